@@ -1,0 +1,28 @@
+"""Unique Celery tasks: safe against duplicates, crashes and redelivery."""
+
+from celery_once_more import signals
+from celery_once_more.current import current_lock
+from celery_once_more.exceptions import (
+    ArgumentsError,
+    ConfigurationError,
+    DuplicateDropped,
+    LockConflict,
+    LockLost,
+    OnceMoreError,
+    StoreUnavailable,
+)
+from celery_once_more.task import UniqueResult, UniqueTask
+
+__all__ = [
+    "ArgumentsError",
+    "ConfigurationError",
+    "DuplicateDropped",
+    "LockConflict",
+    "LockLost",
+    "OnceMoreError",
+    "StoreUnavailable",
+    "UniqueResult",
+    "UniqueTask",
+    "current_lock",
+    "signals",
+]

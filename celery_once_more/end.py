@@ -1,0 +1,58 @@
+"""The end of a run, where it ran: ``task_postrun``, after the result, the callbacks and the chord part are stored.
+
+It frees what this run holds and nothing else. Where the child dies before it, the main process does it (``worker.py``),
+or the lease lapses.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery import Task, states
+from celery.exceptions import Reject
+
+from celery_once_more import report
+from celery_once_more.exceptions import StoreUnavailable
+from celery_once_more.run import Run, run_of
+from celery_once_more.runtime import milliseconds, runtime
+
+
+def after_run(task: Task, state: str | None = None, retval: Any = None, **_: Any) -> None:
+    """``task_postrun``: finish, or go back to waiting for the same message."""
+    run = run_of(task.request)
+    if run is None or not run.holds:
+        return
+    try:
+        if run.next_hop is not None:
+            _go_on_as_retry(task, run)
+        elif state == states.REJECTED and isinstance(retval, Reject) and retval.requeue and task.acks_late:
+            wait_ms = milliseconds(runtime(task.app).settings.queue_lease)
+            runtime(task.app).store.requeue(run.ticket, run=run.run_id, hop=run.ticket.hop, wait_ms=wait_ms)
+        elif state is not None and state != states.RETRY:  # None: the child is being ended, its main process decides
+            finish(task, run, f"ended as {state}")
+    except StoreUnavailable as exc:
+        report.unavailable(run.ticket, "finish", exc, "its outcome stands, its lock lapses with its lease")
+
+
+def finish(task: Task, run: Run, reason: str, *, only_held: bool = False) -> None:
+    """Free the lock of a run that is over for good, and tell.
+
+    Raises:
+        StoreUnavailable: the store did not answer.
+    """
+    verdict = runtime(task.app).store.finish(run.ticket, run=run.run_id, only_held=only_held)
+    if verdict == "freed":
+        report.released(run.ticket, reason)
+    elif verdict == "lost":
+        report.lost(run.ticket, "another run holds it; the end of this one changed nothing")
+    elif not only_held:
+        report.lost(run.ticket, "it was gone when the run ended")
+
+
+def _go_on_as_retry(task: Task, run: Run) -> None:
+    """``retry(throw=False)``: the body is over now, and its next message, published meanwhile, may have the lock."""
+    assert run.next_hop is not None
+    rt = runtime(task.app)
+    wait_ms = milliseconds(rt.settings.queue_lease)
+    if rt.store.requeue(run.ticket, run=run.run_id, hop=run.next_hop, wait_ms=wait_ms):
+        rt.store.confirm(run.ticket, hop=run.next_hop, wait_ms=wait_ms)

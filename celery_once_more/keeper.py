@@ -1,0 +1,112 @@
+"""One keeper per worker, in its main process, renews the lease of everything that its pool is running.
+
+A daemon thread, so that it depends on no event loop and no connection to the broker, and so that it stops last: with the
+process. Each beat is one pipelined round trip. It also reaps a few buckets a beat, so that nothing depends on beat alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from typing import Any
+
+from celery import bootsteps
+from celery.worker import state
+
+from celery_once_more import report
+from celery_once_more.exceptions import OnceMoreError
+from celery_once_more.locks.keys import BUCKETS
+from celery_once_more.reaper import reap
+from celery_once_more.run import Run
+from celery_once_more.runtime import runtime
+
+logger = logging.getLogger(__name__)
+
+#: beats in one lease
+BEATS = 3
+#: buckets reaped by each beat
+BUCKETS_A_BEAT = 16
+
+
+class Keeper:
+    def __init__(self, app: Any) -> None:
+        self.app = app
+        self._seen: set[str] = set()
+        self._told: set[str] = set()
+        self._buckets = itertools.cycle(range(BUCKETS))
+
+    def check(self) -> None:
+        """Let a wrong setting end the worker at its start, with a sentence, and not every task later.
+
+        Raises:
+            ConfigurationError: a setting is wrong, or no Redis is known.
+        """
+        rt = runtime(self.app)
+        if self._uses_locks():
+            _ = rt.store
+        _ = rt.settings
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name="celery-once-more-keeper", daemon=True).start()
+
+    def _run(self) -> None:
+        interval_s = runtime(self.app).settings.lease / BEATS
+        pause = threading.Event()
+        while not pause.wait(interval_s):
+            try:
+                self.beat()
+            except OnceMoreError as exc:
+                logger.warning("leases are not renewed now, the next beat tries again: %s", exc)
+            except Exception:
+                logger.exception("leases are not renewed now, the next beat tries again")
+
+    def beat(self) -> None:
+        """Renew once, then look after a few buckets.
+
+        Raises:
+            StoreUnavailable: the store did not answer.
+        """
+        runs = active_runs()
+        self.renew(runs)
+        if self._uses_locks():
+            reap(self.app, buckets=list(itertools.islice(self._buckets, BUCKETS_A_BEAT)))
+
+    def renew(self, runs: list[Run]) -> None:
+        """A run that is seen for the first time may not have been let in: only from the second on is its lock taken again
+        where it is gone, and its loss told, once.
+        """
+        rt = runtime(self.app)
+        known = {run.run_id for run in runs}
+        self._told &= known
+        asked = [(run.ticket, run.run_id, run.run_id in self._seen) for run in runs]
+        answers = rt.store.renew(asked, lease_ms=rt.lease_ms)
+        for run, answer in zip(runs, answers, strict=True):
+            if answer.verdict in ("lost", "retaken") and run.run_id in self._seen - self._told:
+                self._told.add(run.run_id)
+                again = "it was gone, and is taken again under a new token" if answer.verdict == "retaken" else None
+                report.lost(run.ticket, again or "the run goes on without it")
+        self._seen = known
+
+    def _uses_locks(self) -> bool:
+        return any(getattr(task, "once_more", None) and task.once_more.lock for task in list(self.app.tasks.values()))
+
+
+def active_runs() -> list[Run]:
+    """What this worker's pool is running, as far as it asks for locks."""
+    while True:
+        try:
+            requests = list(state.active_requests)
+            break
+        except RuntimeError:  # the set changed while it was copied
+            continue
+    return [run for run in (getattr(request, "once_more_run", None) for request in requests) if run is not None]
+
+
+class KeeperStep(bootsteps.StartStopStep):
+    """Starts the keeper with the worker; it has no stop: the pool still drains when the other steps have stopped."""
+
+    def start(self, parent: Any) -> None:
+        keeper = Keeper(parent.app)
+        keeper.check()
+        keeper.start()

@@ -1,0 +1,94 @@
+"""Where locks live: the verbs of a lock store and what each one answers.
+
+The rules behind the answers are the state table in ``docs/state-table.md``; the one implementation is ``redis.py``.
+Every verb may be sent twice (a client repeats a command whose reply was lost) and answers the same; all of them raise
+:class:`~celery_once_more.exceptions.StoreUnavailable`, and none of them waits for a lock. Durations are milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from celery_once_more.ticket import Ticket
+
+PHASES = {"W": "waiting", "R": "running"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Holder:
+    """A holder as others see it: the task id that people know it by, its phase, and what is left of its deadline."""
+
+    task_id: str
+    phase: str
+    remaining_ms: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lapsed(Holder):
+    """A holder that was freed because its deadline had passed."""
+
+    task: str = ""
+    digest: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What the store says to a publish (``admitted``, ``refused``) or to a start (``run``, ``busy``, ``held``, ``done``, ``conflict``)."""
+
+    verdict: str
+    #: who is in the way
+    holder: Holder | None = None
+    #: fencing token of this run
+    token: int | None = None
+    #: holders of this lock that were found lapsed, and freed, on the way
+    lapsed: tuple[Lapsed, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Renewal:
+    """``renewed``; ``retaken`` (the lock was gone, and free); ``over`` (finished or moved on); ``lost``; ``unknown`` (no answer)."""
+
+    verdict: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reaped:
+    lapsed: list[Lapsed] = field(default_factory=list)
+    #: records that this package cannot read; left alone
+    foreign: list[str] = field(default_factory=list)
+    #: entries whose deadline had moved on: looked at, and kept
+    kept: int = 0
+
+
+class LockStore(Protocol):
+    def acquire(self, ticket: Ticket, *, wait_ms: int) -> Answer:
+        """Admit a publish, or refuse it; a holder admitted waits for at most ``wait_ms``."""
+
+    def release(self, ticket: Ticket) -> bool:
+        """Free a holder that only waits, for this very message; never one that runs."""
+
+    def start(self, ticket: Ticket, *, run: str, lease_ms: int, redelivered: bool) -> Answer:
+        """The one question at the start of a run."""
+
+    def finish(self, ticket: Ticket, *, run: str, only_held: bool = False) -> str:
+        """The run is over for good: ``freed``, ``gone`` (nothing was held) or ``lost`` (somebody else's now).
+
+        The call is remembered as done, except when ``lost``, or ``gone`` with ``only_held``.
+        """
+
+    def requeue(self, ticket: Ticket, *, run: str | None, hop: int, wait_ms: int) -> bool:
+        """Back to waiting for message ``hop`` of the call; ``False``: this run has no say any more, do not publish."""
+
+    def confirm(self, ticket: Ticket, *, hop: int, wait_ms: int) -> None:
+        """Message ``hop`` is in the broker: the message of ``ticket`` is spent, and the holder waits ``wait_ms``."""
+
+    def renew(self, runs: Sequence[tuple[Ticket, str, bool]], *, lease_ms: int) -> list[Renewal]:
+        """Renew the leases of many runs (ticket, run id, whether a lock gone may be retaken), in one round trip."""
+
+    def look(self, ticket: Ticket, *, run: str) -> tuple[str, int, int]:
+        """How a message stands (``mine``, ``running``, ``waiting``, ``done``, ``none``), ms left, token."""
+
+    def reap(self, buckets: Iterable[int], *, limit: int) -> Reaped:
+        """Free what lapsed in some of the 256 buckets, at most ``limit`` holders."""

@@ -1,0 +1,14 @@
+-- A run is over for good: free what it holds, and remember the call as done. Changes nothing for a run that was outlived.
+-- KEYS  record, due, done, old
+-- ARGV  digest, series, run, done member, window ms, 1 to remember only what was held
+-- gives 'freed', 'gone' or 'lost'
+local rec = load(KEYS[1], '')
+local own, i = find(rec, tonumber(ARGV[2]))
+if own and own[RUN] ~= ARGV[3] then return 'lost' end
+if not own and ARGV[6] == '1' then return 'gone' end
+if own then
+  table.remove(rec, i)
+  save(KEYS[1], KEYS[2], ARGV[1], rec)
+end
+remember(KEYS[3], KEYS[4], ARGV[4], tonumber(ARGV[5]))
+return own and 'freed' or 'gone'

@@ -1,0 +1,98 @@
+-- What every act shares; put before each of them. A record is msgpack of {task, holder, holder, ...}, a holder is
+-- {series, task id, run, phase, until, stop, token, hops}; until: ms on the server's clock, the only clock there is;
+-- hops: messages of the series that are not known to be spent, newest first.
+local SERIES, ID, RUN, PHASE, UNTIL, STOP, TOKEN, HOPS = 1, 2, 3, 4, 5, 6, 7, 8
+local FORGET_AFTER = 3600000  -- ms that a record outlives its last deadline when nobody reaps
+
+local clock = redis.call('TIME')
+local now_us = clock[1] * 1000000 + clock[2]
+local now = math.floor(now_us / 1000)
+
+local function decode(raw)
+  local ok, rec = pcall(cmsgpack.unpack, raw)
+  if not ok or type(rec) ~= 'table' or type(rec[1]) ~= 'string' then return nil end
+  for i = 2, #rec do
+    local h = rec[i]
+    if type(h) ~= 'table' or type(h[UNTIL]) ~= 'number' or type(h[HOPS]) ~= 'table' then return nil end
+  end
+  return rec
+end
+
+local function load(key, task)
+  local raw = redis.call('GET', key)
+  if not raw then return {task} end
+  return decode(raw) or error('FOREIGN value at key ' .. key)
+end
+
+local function save(key, due, digest, rec)
+  if #rec == 1 then
+    redis.call('DEL', key)
+    redis.call('ZREM', due, digest)
+    return
+  end
+  local first, last = rec[2][UNTIL], rec[2][UNTIL]
+  for i = 3, #rec do
+    first, last = math.min(first, rec[i][UNTIL]), math.max(last, rec[i][UNTIL])
+  end
+  redis.call('SET', key, cmsgpack.pack(rec), 'PXAT', string.format('%.0f', last + FORGET_AFTER))
+  redis.call('ZADD', due, first, digest)
+end
+
+local function find(rec, series)
+  for i = 2, #rec do
+    if rec[i][SERIES] == series then return rec[i], i end
+  end
+end
+
+-- Drop every holder whose deadline has passed, except `spare`; answers {id, phase} of each one dropped.
+local function sweep(rec, spare)
+  local dropped = {}
+  for i = #rec, 2, -1 do
+    local h = rec[i]
+    if h[UNTIL] <= now and h ~= spare then
+      table.remove(rec, i)
+      dropped[#dropped + 1] = {h[ID], h[PHASE]}
+    end
+  end
+  return dropped
+end
+
+-- The first holder of another series in one of `phases`, and how many there are.
+local function others(rec, series, phases)
+  local first, n = nil, 0
+  for i = 2, #rec do
+    local h = rec[i]
+    if h[SERIES] ~= series and string.find(phases, h[PHASE], 1, true) then
+      first, n = first or h, n + 1
+    end
+  end
+  return first, n
+end
+
+local function has(hops, hop)
+  for _, h in ipairs(hops) do
+    if h == hop then return true end
+  end
+  return false
+end
+
+local function next_token(key)
+  local token = math.max((tonumber(redis.call('GET', key) or 0)) + 1, now_us)
+  redis.call('SET', key, string.format('%.0f', token))
+  return token
+end
+
+-- The done memory: a member lives for one to two windows. It has two generations, so that forgetting costs nothing.
+local function remembered(young, old, member)
+  return redis.call('SISMEMBER', young, member) == 1 or redis.call('SISMEMBER', old, member) == 1
+end
+
+local function remember(young, old, member, window)
+  local ttl = redis.call('PTTL', young)
+  if ttl >= 0 and ttl <= window then
+    redis.call('RENAME', young, old)
+    ttl = -2
+  end
+  redis.call('SADD', young, member)
+  if ttl < 0 then redis.call('PEXPIRE', young, 2 * window) end
+end

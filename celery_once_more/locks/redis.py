@@ -1,0 +1,157 @@
+"""The lock store on Redis (6.2 or later) or Valkey: one Lua script per act, each atomic, all on the server's clock.
+
+A record is found by its digest, an index of deadlines by bucket and shard (``keys.py``); the scripts stand in ``lua/``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import redis
+from redis.exceptions import RedisError
+
+from celery_once_more.exceptions import StoreUnavailable
+from celery_once_more.locks import PHASES, Answer, Holder, Lapsed, Reaped, Renewal
+from celery_once_more.locks.keys import Keys
+from celery_once_more.locks.scripts import Arguments, script
+from celery_once_more.ticket import Ticket
+
+T = TypeVar("T")
+#: entries that one call of the reap script looks at; keeps it under two milliseconds of the server's time
+REAP_BATCH = 100
+
+
+class RedisStore:
+    """Implements :class:`~celery_once_more.locks.LockStore`. One client, so one pool, per process: a fork makes its own."""
+
+    def __init__(self, make_client: Callable[[], redis.Redis], *, prefix: str, window_ms: int) -> None:
+        self._make_client = make_client
+        self._clients: dict[int, redis.Redis] = {}
+        self.keys = Keys(prefix)
+        self.window_ms = window_ms
+
+    @property
+    def client(self) -> redis.Redis:
+        pid = os.getpid()
+        try:
+            return self._clients[pid]
+        except KeyError:
+            # setdefault, and no lock: a lock held by another thread while this process was forked would never open
+            return self._clients.setdefault(pid, self._make_client())
+
+    def acquire(self, ticket: Ticket, *, wait_ms: int) -> Answer:
+        lock = ticket.lock
+        argv = (*_identity(ticket), lock.limit, lock.refuse_publish, wait_ms)
+        return _answer(ticket, self._run("acquire", self._indexed(ticket), argv))
+
+    def release(self, ticket: Ticket) -> bool:
+        argv = (ticket.digest, ticket.series, ticket.hop)
+        return bool(self._run("release", self._indexed(ticket), argv))
+
+    def start(self, ticket: Ticket, *, run: str, lease_ms: int, redelivered: bool) -> Answer:
+        argv = (*_identity(ticket), ticket.lock.limit, _refuse_start(ticket), run, lease_ms,
+                ticket.done_member, ticket.spent_member, int(ticket.admitted), int(redelivered))  # fmt: skip
+        keys = (*self._indexed(ticket), self.keys.token(ticket.digest), *self.keys.done(ticket.digest))
+        return _answer(ticket, self._run("start", keys, argv))
+
+    def finish(self, ticket: Ticket, *, run: str, only_held: bool = False) -> str:
+        argv = (ticket.digest, ticket.series, run, ticket.done_member, self.window_ms, int(only_held))
+        return _text(self._run("finish", self._remembering(ticket), argv))
+
+    def requeue(self, ticket: Ticket, *, run: str | None, hop: int, wait_ms: int) -> bool:
+        argv = (*_identity(ticket), run or "", hop, wait_ms, ticket.done_member, ticket.spent_member)
+        return _text(self._run("requeue", self._remembering(ticket), argv)) == "kept"
+
+    def confirm(self, ticket: Ticket, *, hop: int, wait_ms: int) -> None:
+        argv = (ticket.digest, ticket.series, ticket.hop, hop, wait_ms, ticket.spent_member, self.window_ms)
+        self._run("confirm", self._remembering(ticket), argv)
+
+    def renew(self, runs: Sequence[tuple[Ticket, str, bool]], *, lease_ms: int) -> list[Renewal]:
+        if not runs:
+            return []
+        calls: list[tuple[Sequence[str], Arguments]] = []
+        for ticket, run, retake in runs:
+            keys = (*self._indexed(ticket), self.keys.token(ticket.digest), *self.keys.done(ticket.digest))
+            argv = (*_identity(ticket), ticket.lock.limit, _refuse_start(ticket), run, lease_ms,
+                    ticket.done_member, ticket.spent_member, int(retake))  # fmt: skip
+            calls.append((keys, argv))
+        with _unavailable("renew"):
+            answers = script("renew").run_many(self.client, calls)
+        return [Renewal(verdict="unknown" if isinstance(a, Exception) else _text(a)) for a in answers]
+
+    def look(self, ticket: Ticket, *, run: str) -> tuple[str, int, int]:
+        keys = (self.keys.record(ticket.digest), *self.keys.done(ticket.digest))
+        argv = (ticket.series, run, ticket.done_member, ticket.spent_member)
+        state, remaining_ms, token = self._run("look", keys, argv)
+        return _text(state), remaining_ms, token
+
+    def reap(self, buckets: Iterable[int], *, limit: int) -> Reaped:
+        lapsed: list[Lapsed] = []
+        foreign: list[str] = []
+        kept = 0
+        todo = list(buckets)
+        while todo and len(lapsed) < limit:
+            batch = min(REAP_BATCH, limit - len(lapsed))
+            calls = [(self.keys.due_of_bucket(b), (self.keys.bucket(b), batch)) for b in todo]
+            with _unavailable("reap"):
+                answers = script("reap").run_many(self.client, calls)
+            more = []
+            for bucket, answer in zip(todo, answers, strict=True):
+                if isinstance(answer, Exception):
+                    raise StoreUnavailable(f"reap: {answer}") from answer
+                freed, unread, looked_at = answer
+                lapsed += [Lapsed(digest=_text(digest), task=_text(task), task_id=_text(task_id), phase=PHASES[_text(phase)])
+                           for digest, task, task_id, phase in freed]  # fmt: skip
+                foreign += map(_text, unread)
+                kept += looked_at
+                if len(freed) + len(unread) + looked_at >= batch:
+                    more.append(bucket)
+            todo = more
+        return Reaped(lapsed=lapsed, foreign=foreign, kept=kept)
+
+    def _run(self, act: str, keys: Sequence[str], argv: Arguments) -> Any:
+        with _unavailable(act):
+            return script(act).run(self.client, keys, argv)
+
+    def _indexed(self, ticket: Ticket) -> tuple[str, str]:
+        return self.keys.record(ticket.digest), self.keys.due(ticket.digest)
+
+    def _remembering(self, ticket: Ticket) -> tuple[str, ...]:
+        return (*self._indexed(ticket), *self.keys.done(ticket.digest))
+
+
+@contextmanager
+def _unavailable(act: str) -> Iterator[None]:
+    try:
+        yield
+    except (RedisError, OSError) as exc:
+        raise StoreUnavailable(f"{act}: {type(exc).__name__}: {exc}") from exc
+
+
+def _identity(ticket: Ticket) -> tuple[str, str, int, str, int]:
+    return ticket.digest, ticket.task, ticket.series, ticket.task_id, ticket.hop
+
+
+def _refuse_start(ticket: Ticket) -> str:
+    return ticket.lock.refuse_start if ticket.admitted else ticket.lock.refuse_unadmitted
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def _answer(ticket: Ticket, raw: list[Any]) -> Answer:
+    verdict = _text(raw[0])
+    lapsed = tuple(
+        Lapsed(task=ticket.task, digest=ticket.digest, task_id=_text(task_id), phase=PHASES[_text(phase)])
+        for task_id, phase in raw[1]
+    )
+    if verdict == "run":
+        return Answer(verdict=verdict, token=raw[2], lapsed=lapsed)
+    if len(raw) > 2:
+        holder = Holder(task_id=_text(raw[2]), phase=PHASES[_text(raw[3])], remaining_ms=max(0, raw[4]))
+        return Answer(verdict=verdict, holder=holder, lapsed=lapsed)
+    return Answer(verdict=verdict, lapsed=lapsed)

@@ -1,0 +1,49 @@
+"""The Lua of each act: its text (``record.lua`` and its own file), its SHA1, and sending it.
+
+``EVALSHA`` first; after ``NOSCRIPT`` (a restart, a failover, ``SCRIPT FLUSH``) the text itself, which loads it again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import redis
+from redis.exceptions import NoScriptError
+
+Arguments = Sequence[str | int | float]
+
+
+class Script:
+    def __init__(self, name: str) -> None:
+        lua = files(__package__) / "lua"
+        self.text = (lua / "record.lua").read_text() + (lua / f"{name}.lua").read_text()
+        self.sha = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
+
+    def run(self, client: redis.Redis, keys: Sequence[str], argv: Arguments) -> Any:
+        try:
+            return client.evalsha(self.sha, len(keys), *keys, *argv)
+        except NoScriptError:
+            return client.eval(self.text, len(keys), *keys, *argv)
+
+    def run_many(self, client: redis.Redis, calls: Sequence[tuple[Sequence[str], Arguments]]) -> list[Any]:
+        """All calls in one pipelined round trip; an answer may be the exception that this one call met."""
+        answers = self._pipelined(client, calls)
+        if any(isinstance(answer, NoScriptError) for answer in answers):
+            client.script_load(self.text)
+            answers = self._pipelined(client, calls)
+        return answers
+
+    def _pipelined(self, client: redis.Redis, calls: Sequence[tuple[Sequence[str], Arguments]]) -> list[Any]:
+        pipeline = client.pipeline(transaction=False)
+        for keys, argv in calls:
+            pipeline.evalsha(self.sha, len(keys), *keys, *argv)
+        return pipeline.execute(raise_on_error=False)
+
+
+@cache
+def script(name: str) -> Script:
+    return Script(name)

@@ -1,0 +1,89 @@
+"""Frees locks whose holder lapsed: nobody renewed it, so nobody alive stands behind it.
+
+What it cannot know is whether a lapsed run really is dead; a wrong free costs at most one more queued copy, never two
+runs at once, because the start of a run is the authority.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from celery import Celery, Task
+
+from celery_once_more import report
+from celery_once_more.locks.keys import BUCKETS
+from celery_once_more.runtime import runtime
+
+logger = logging.getLogger(__name__)
+
+TASK_NAME = "celery_once_more.reap"
+#: seconds after which a pass that no worker has begun is dropped, so that passes do not pile up
+EXPIRES = 60
+
+
+@dataclass
+class Counts:
+    #: freed: its lease, or queue lease, had passed
+    lapsed: int = 0
+    #: freed: its message was proved gone
+    orphaned: int = 0
+
+
+@dataclass
+class ReapReport:
+    """What one pass did."""
+
+    #: per task name
+    tasks: dict[str, Counts] = field(default_factory=lambda: defaultdict(Counts))
+    #: entries whose deadline had moved on: looked at, and kept
+    kept: int = 0
+    #: digests whose record this package cannot read: left alone
+    unreadable: list[str] = field(default_factory=list)
+
+    @property
+    def lapsed(self) -> int:
+        return sum(counts.lapsed for counts in self.tasks.values())
+
+    @property
+    def orphaned(self) -> int:
+        return sum(counts.orphaned for counts in self.tasks.values())
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON that the task ``celery_once_more.reap`` returns."""
+        return {
+            "lapsed": self.lapsed,
+            "orphaned": self.orphaned,
+            "kept": self.kept,
+            "unreadable": self.unreadable,
+            "tasks": {name: vars(counts) for name, counts in self.tasks.items()},
+        }
+
+
+def reap(app: Celery, *, buckets: Iterable[int] = range(BUCKETS)) -> ReapReport:
+    """One pass. Two at once do no harm; at most ``once_more_reap_limit`` holders are freed, the rest is the next pass's.
+
+    Raises:
+        StoreUnavailable: the store did not answer; what was freed until then stays freed.
+    """
+    rt = runtime(app)
+    reaped = rt.store.reap(buckets, limit=rt.settings.reap_limit)
+    report.reaped(reaped.lapsed)
+    done = ReapReport(kept=reaped.kept, unreadable=reaped.foreign)
+    for holder in reaped.lapsed:
+        done.tasks[holder.task].lapsed += 1
+    for digest in reaped.foreign:
+        logger.error("lock %s: its record in the store is not ours, and is left alone", digest)
+    return done
+
+
+def register(app: Celery) -> None:
+    """Make the beat task known to this app, and to no other."""
+
+    def run() -> dict[str, Any]:
+        return reap(app).as_dict()
+
+    app.task(run, name=TASK_NAME, base=Task, shared=False, expires=EXPIRES)

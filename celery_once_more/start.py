@@ -1,0 +1,156 @@
+"""The start of a run: ``task_prerun`` asks the lock store its one question, ``before_start`` acts on the answer.
+
+An exception in a signal stops nothing, so the receiver only notes what it was told; and a noted answer that is missing
+(no store, or no receiver) means the outage policy. Deliveries that end here leave the stored result as it was.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+from collections.abc import Callable
+from typing import Any
+
+from celery import Task, states
+from celery._state import get_current_task
+from celery.exceptions import Ignore, Reject
+
+from celery_once_more import conflict, queues, report
+from celery_once_more.exceptions import ArgumentsError, LockConflict, StoreUnavailable
+from celery_once_more.outgoing import Reentry, reentering
+from celery_once_more.run import EXEMPT, Run, message_ticket, note, noted, run_of
+from celery_once_more.runtime import runtime
+from celery_once_more.ticket import HEADER, RUN_HEADER, Ticket, is_exempt, new_run_id
+
+logger = logging.getLogger(__name__)
+
+
+def ask(task: Task, **_: Any) -> None:
+    """``task_prerun``: ask whether this delivery may run, and note the answer on the request."""
+    options = getattr(task, "once_more", None)
+    if options is None or task.request.is_eager or task.request.called_directly:
+        return
+    run = _run(task)
+    if run is None:
+        note(task.request, EXEMPT)
+        return
+    rt = runtime(task.app)
+    try:
+        run.answer = rt.store.start(run.ticket, run=run.run_id, lease_ms=rt.lease_ms, redelivered=run.redelivered)
+    except StoreUnavailable as exc:
+        decision = options.on_outage or rt.settings.on_outage
+        report.unavailable(run.ticket, "start", exc, "put off" if decision == "raise" else "runs without a lock")
+    note(task.request, run)
+
+
+def _run(task: Task) -> Run | None:
+    request = task.request
+    if is_exempt(request.get(HEADER)):
+        return None
+    delivery = request.delivery_info or {}
+    queue = queues.delivered_from(task.app, delivery.get("exchange"), delivery.get("routing_key"))
+    try:
+        ticket = message_ticket(task, task.once_more, request, request.args, request.kwargs, queue)
+    except (ArgumentsError, TypeError) as exc:
+        logger.warning("task %s[%s] runs without a lock: %s", task.name, request.id, exc)
+        return None
+    if ticket is None:
+        return None
+    return Run(ticket, request.get(RUN_HEADER) or new_run_id(), bool(delivery.get("redelivered")))
+
+
+def guard(before_start: Callable[..., Any]) -> Callable[..., Any]:
+    """``before_start`` of a task class, behind the gate; a user's own override keeps the gate before it."""
+
+    @functools.wraps(before_start)
+    def guarded(task: Task, task_id: str, args: Any, kwargs: Any) -> Any:
+        _pass(task)
+        return before_start(task, task_id, args, kwargs)
+
+    return guarded
+
+
+def refusing(run: Callable[..., Any]) -> Callable[..., Any]:
+    """``run`` of a task class, which fails with ``LockConflict`` where the gate said so: inside the body, as autoretry wants."""
+
+    @functools.wraps(run)
+    def refused_or_run(*args: Any, **kwargs: Any) -> Any:
+        task = get_current_task()
+        told = run_of(task.request) if task is not None else None
+        if told is not None and told.refused and told.answer is not None and told.answer.holder is not None:
+            raise LockConflict(told.ticket.task, told.ticket.digest, told.answer.holder.task_id)
+        return run(*args, **kwargs)
+
+    return refused_or_run
+
+
+def _pass(task: Task) -> None:
+    """The gate: return, and the task runs; or end this delivery."""
+    request = task.request
+    if request.is_eager or request.called_directly:
+        return
+    run = noted(request)
+    if run is None:  # nobody asked: the receiver is gone
+        run = _run(task) or EXEMPT
+        note(request, run)
+    if run is EXEMPT:
+        _mark_started(task)
+        return
+    assert isinstance(run, Run)
+    answer = run.answer
+    if answer is None:
+        _outage(task, run)
+    elif answer.verdict == "run":
+        report.acquired(run.ticket, "running", answer)
+    elif answer.verdict == "done":
+        report.redelivered(run.ticket, "ended", "of a message that is done")
+        raise Ignore("this message is done")
+    elif answer.verdict == "busy":
+        report.redelivered(run.ticket, "put off", "of a message whose run lives")
+        _put_off(task, run, answer.holder.remaining_ms if answer.holder else None)
+    elif answer.verdict == "held":
+        assert answer.holder is not None
+        report.reaped(answer.lapsed)
+        report.conflict(run.ticket, answer.holder, "server", "put off: it was admitted")
+        _put_off(task, run, answer.holder.remaining_ms)
+    else:
+        assert answer.holder is not None
+        report.reaped(answer.lapsed)
+        conflict.SERVER[task.once_more.server](task, run.ticket, answer.holder)
+    _mark_started(task)
+
+
+def _outage(task: Task, run: Run) -> None:
+    """The store did not answer: run without a lock, or come again later; where even that fails, give the message back."""
+    if (task.once_more.on_outage or runtime(task.app).settings.on_outage) == "proceed":
+        run.unlocked = True
+        return
+    try:
+        _put_off(task, run, None)
+    except Ignore:
+        raise
+    except Exception as exc:
+        if task.acks_late:
+            raise Reject(exc, requeue=True) from exc
+        raise StoreUnavailable(f"task {task.name}[{task.request.id}] could not ask for its lock, nor be put off: {exc}") from exc
+
+
+def _put_off(task: Task, run: Run, remaining_ms: int | None) -> None:
+    """Publish the same message again for later, then end this delivery, which is acknowledged after that."""
+    request, rt = task.request, runtime(task.app)
+    ticket: Ticket | None = run.ticket if run.ticket.admitted or run.redelivered else None
+    signature = task.signature_from_request(
+        request, countdown=rt.put_off_s(remaining_ms), retries=request.retries, add_to_parent=False
+    )
+    with reentering(Reentry("put off", request.id, run, ticket=ticket)):
+        signature.apply_async()
+    raise Ignore("put off")
+
+
+def _mark_started(task: Task) -> None:
+    """What ``task_track_started`` promises, but only once the run was let in: STARTED would overwrite a result."""
+    request = task.request
+    if task.once_more_track_started and not conflict.ignores_result(task, request):
+        meta = {"pid": os.getpid(), "hostname": request.hostname}
+        task.backend.store_result(request.id, meta, states.STARTED, request=request)

@@ -1,0 +1,158 @@
+"""``UniqueTask``: what a task inherits to take part. Binding it to an app is the whole set-up."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from celery import Celery, Task, signals
+from celery.exceptions import Reject
+from celery.result import AsyncResult
+from celery.utils.imports import symbol_by_name
+
+from celery_once_more import end, publish, reaper, start
+from celery_once_more.options import Options
+from celery_once_more.outgoing import Reentry, reentering, reentry
+from celery_once_more.run import EXEMPT, noted, run_of
+
+#: by name: a publisher's process never loads Celery's worker
+KEEPER = "celery_once_more.keeper:KeeperStep"
+
+
+class UniqueResult(AsyncResult):
+    """The result of a publish; of the holder's call where the publish was refused as a duplicate."""
+
+    #: the call was refused, and this is the result of the call that holds the lock
+    duplicate: bool = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore_result, (type(self), self.__reduce_args__(), self.duplicate)
+
+
+def _restore_result(cls: type[UniqueResult], args: tuple[Any, ...], duplicate: bool) -> UniqueResult:
+    result = cls(*args)
+    result.duplicate = duplicate
+    return result
+
+
+class UniqueTask(Task):
+    """A task whose calls exclude each other. With ``lock=None`` it is a plain Celery task."""
+
+    #: name of a lock, or ``None``
+    lock: str | None = None
+    #: which arguments count: parameter names, a callable given the call's arguments, or all of them
+    lock_args: Sequence[str] | Any = None
+    #: what becomes of a duplicate: a strategy, or ``{"client": …, "server": …}``
+    on_conflict: str | Mapping[str, str] | None = None
+    #: ``"raise"`` or ``"proceed"`` where the lock store does not answer; ``None``: as the setting says
+    on_outage: str | None = None
+
+    #: the options above, checked and frozen; there once the task is bound
+    once_more: Options
+    #: what ``track_started`` was: STARTED is stored once the run was let in, not before
+    once_more_track_started: bool = False
+
+    @classmethod
+    def on_bound(cls, app: Celery) -> None:
+        """Check the options and put the gate before the body.
+
+        Raises:
+            ConfigurationError: an option is wrong.
+        """
+        super().on_bound(app)
+        cls.once_more = Options.of(cls)
+        if cls.track_started:
+            cls.track_started, cls.once_more_track_started = False, True
+        _put_gate(cls)
+        _connect(app)
+
+    def apply_async(self, args: Any = None, kwargs: Any = None, task_id: str | None = None, **options: Any) -> Any:
+        """As Celery's, but for a duplicate: its caller gets the holder's result, or what ``on_conflict`` says.
+
+        Raises:
+            LockConflict: it is a duplicate, and the strategy is ``raise``.
+            ArgumentsError: an argument that counts has no stable JSON form; nothing is published or locked.
+            ConfigurationError: an option given with the call is wrong.
+            StoreUnavailable: the lock store did not answer, and ``on_outage`` is ``raise``.
+        """
+        self._get_app()  # binds the task, if nothing has until now
+        ours, message = self.once_more.for_call(self.name, options)
+
+        def send(**more: Any) -> Any:
+            return super(UniqueTask, self).apply_async(args, kwargs, **more)
+
+        plain = ours.lock is None and self.once_more.lock is None and reentry() is None
+        if plain or self.app.conf.task_always_eager:
+            return send(task_id=task_id, **message)
+        return publish.publish(self, ours, send, args, kwargs, task_id, message)
+
+    def retry(self, *args: Any, throw: bool = True, **options: Any) -> Any:
+        """As Celery's; the retry carries the lock on."""
+        request = self.request
+        exempt = noted(request) is EXEMPT and self.once_more.lock is not None
+        again = Reentry("retry", request.id, run_of(request), body_goes_on=not throw, exempt=exempt)
+        try:
+            with reentering(again):
+                return super().retry(*args, throw=throw, **options)
+        except Reject as exc:
+            if isinstance(exc.reason, publish.RunOutlived):
+                raise exc.reason from None
+            raise
+
+    def replace(self, sig: Any) -> Any:
+        """As Celery's; one signature with the digest of this run carries the lock on."""
+        request = self.request
+        with reentering(Reentry("replace", request.id, run_of(request))):
+            return super().replace(sig)
+
+    def AsyncResult(self, task_id: str, *, duplicate: bool = False, **kwargs: Any) -> UniqueResult:  # noqa: N802
+        app = self._get_app()
+        result = UniqueResult(task_id, backend=self.backend, task_name=self.name, app=app, **kwargs)
+        result.duplicate = duplicate
+        return result
+
+    def start_strategy(self, app: Celery, consumer: Any, **kwargs: Any) -> Any:
+        """Called by a worker once per task: its requests learn to see the ends that a child cannot tell of."""
+        from celery_once_more.worker import request_class  # not in a publisher's process
+
+        base: Any = self.Request
+        self.Request: Any = request_class(symbol_by_name(base))
+        return super().start_strategy(app, consumer, **kwargs)
+
+    def once_more_signature(self) -> inspect.Signature:
+        """How a call of this task is bound to names."""
+        cached: inspect.Signature | None = vars(type(self)).get("_once_more_signature")
+        if cached is None:
+            cached = inspect.signature(self.run)
+            type(self)._once_more_signature = cached
+        return cached
+
+
+def _put_gate(cls: type[UniqueTask]) -> None:
+    """Wrap what the tracer calls, once per class: a class that inherits a wrapped method is behind the gate already."""
+    if not getattr(cls.before_start, "once_more_gate", False):
+        guarded = start.guard(cls.before_start)
+        guarded.once_more_gate = True  # type: ignore[attr-defined]
+        cls.before_start = guarded
+    if not getattr(cls.run, "once_more_gate", False):
+        refusing = start.refusing(cls.run)
+        refusing.once_more_gate = True  # type: ignore[attr-defined]
+        static = isinstance(inspect.getattr_static(cls, "run"), staticmethod)
+        cls.run = staticmethod(refusing) if static else refusing
+
+
+def _connect(app: Celery) -> None:
+    """The receivers of Celery's signals, the keeper and the reap task; again and again without harm."""
+    for name, receiver in (
+        ("before_task_publish", publish.before_publish),
+        ("after_task_publish", publish.after_publish),
+        ("task_prerun", start.ask),
+        ("task_postrun", end.after_run),
+    ):
+        getattr(signals, name).connect(receiver, weak=False, dispatch_uid=f"celery_once_more.{name}")
+    if not vars(app).get("_once_more_installed"):
+        app._once_more_installed = True
+        app.steps["worker"].add(KEEPER)
+        if reaper.TASK_NAME not in app._tasks:
+            reaper.register(app)
