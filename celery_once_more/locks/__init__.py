@@ -35,7 +35,10 @@ class Lapsed(Holder):
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What the store says to a publish (``admitted``, ``refused``) or to a start (``run``, ``busy``, ``held``, ``done``, ``conflict``)."""
+    """What the store says.
+
+    To a publish: ``admitted`` or ``refused``. To a start: ``run``, ``busy``, ``held``, ``done`` or ``conflict``.
+    """
 
     verdict: str
     #: who is in the way
@@ -48,8 +51,7 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Renewal:
-    """``renewed``; ``retaken`` (the lock was gone, and free); ``over`` (finished or moved on); ``lost``; ``unknown`` (no answer)."""
-
+    #: ``renewed``; ``retaken`` (the lock was gone, and free); ``over`` (finished or moved on); ``lost``; ``unknown`` (no answer)
     verdict: str
 
 
