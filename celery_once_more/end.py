@@ -20,33 +20,29 @@ from celery_once_more.runtime import milliseconds, runtime
 def after_run(task: Task, state: str | None = None, retval: Any = None, **_: Any) -> None:
     """``task_postrun``: finish, or go back to waiting for the same message."""
     run = run_of(task.request)
-    if run is None or not run.holds:
+    if run is None or not (run.holds or run.unlocked):
         return
     try:
         if run.next_hop is not None:
-            _go_on_as_retry(task, run)
+            if run.holds:
+                _go_on_as_retry(task, run)
         elif state == states.REJECTED and isinstance(retval, Reject) and retval.requeue and task.acks_late:
             wait_ms = milliseconds(runtime(task.app).settings.queue_lease)
             runtime(task.app).store.requeue(run.ticket, run=run.run_id, hop=run.ticket.hop, wait_ms=wait_ms)
         elif state is not None and state != states.RETRY:  # None: the child is being ended, its main process decides
-            finish(task, run, f"ended as {state}")
+            _finish(task, run, f"ended as {state}")
     except StoreUnavailable as exc:
         report.unavailable(run.ticket, "finish", exc, "its outcome stands, its lock lapses with its lease")
 
 
-def finish(task: Task, run: Run, reason: str, *, only_held: bool = False) -> None:
-    """Free the lock of a run that is over for good, and tell.
-
-    Raises:
-        StoreUnavailable: the store did not answer.
-    """
-    verdict = runtime(task.app).store.finish(run.ticket, run=run.run_id, only_held=only_held)
+def _finish(task: Task, run: Run, reason: str) -> None:
+    """Free the lock of a run that is over for good, and tell. A run without a lock frees the one that its message waited with."""
+    verdict = runtime(task.app).store.finish(run.ticket, run=run.run_id if run.holds else "")
     if verdict == "freed":
         report.released(run.ticket, reason)
-    elif verdict == "lost":
-        report.lost(run.ticket, "another run holds it; the end of this one changed nothing")
-    elif not only_held:
-        report.lost(run.ticket, "it was gone when the run ended")
+    elif run.holds:
+        why = "another run holds it; the end of this one changed nothing" if verdict == "lost" else "it was gone at the end"
+        report.lost(run.ticket, why)
 
 
 def _go_on_as_retry(task: Task, run: Run) -> None:

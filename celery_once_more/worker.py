@@ -14,7 +14,7 @@ from typing import Any
 from celery.exceptions import TimeLimitExceeded
 from celery.worker.request import Request
 
-from celery_once_more import end, queues, report
+from celery_once_more import queues, report
 from celery_once_more.exceptions import ArgumentsError, StoreUnavailable
 from celery_once_more.locks import Answer
 from celery_once_more.outgoing import Reentry, reentering
@@ -103,9 +103,7 @@ class UniqueRequest(Request):
         elif self._dying:
             self._lapse_soon()
         else:
-            with self._store("finish", "its lock lapses with its lease") as (run, _):
-                if run is not None:
-                    end.finish(self._task, run, "worker lost", only_held=True)
+            self._free("worker lost")
 
     def _keep(self) -> None:
         self._given_back = True
@@ -116,6 +114,15 @@ class UniqueRequest(Request):
             if run is not None:
                 wait_ms = milliseconds(rt.settings.queue_lease)
                 rt.store.requeue(run.ticket, run=run.run_id, hop=run.ticket.hop, wait_ms=wait_ms)
+
+    def _free(self, reason: str) -> None:
+        """Free what the run held, or what its message waited with where the child died before it could ask."""
+        with self._store("finish", "its lock lapses with its lease") as (run, rt):
+            if run is None:
+                return
+            verdict = rt.store.finish(run.ticket, run=run.run_id, only_held=True)
+            if verdict == "freed" or (verdict == "lost" and rt.store.release(run.ticket)):
+                report.released(run.ticket, reason)
 
     def _lapse_soon(self) -> None:
         with self._store("renew", "its lock lapses with its lease") as (run, rt):

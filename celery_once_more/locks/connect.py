@@ -25,7 +25,7 @@ SCHEMES = {
     "sentinel": "sentinel",
 }
 #: seconds; an outage must not block a publisher for long, and a repeated act answers as the first time
-DEFAULTS: dict[str, Any] = {"socket_connect_timeout": 1.0, "socket_timeout": 2.0, "retry_on_timeout": True}
+DEFAULTS: dict[str, Any] = {"socket_connect_timeout": 1.0, "socket_timeout": 1.0}
 RETRIES = 1
 Sentinel: Any = _Sentinel  # redis-py has no types for it
 

@@ -6,6 +6,7 @@ A record is found by its digest, an index of deadlines by bucket and shard (``ke
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -20,8 +21,10 @@ from celery_once_more.locks.scripts import Arguments, script
 from celery_once_more.ticket import Ticket
 
 T = TypeVar("T")
-#: entries that one call of the reap script looks at; keeps it under two milliseconds of the server's time
+#: entries that one call of the reap script looks at, which keeps it under two milliseconds of the server's time
 REAP_BATCH = 100
+#: calls of it in one pipeline
+REAP_BUCKETS = 32
 
 
 class RedisStore:
@@ -92,24 +95,24 @@ class RedisStore:
         lapsed: list[Lapsed] = []
         foreign: list[str] = []
         kept = 0
-        todo = list(buckets)
+        todo = deque(buckets)
         while todo and len(lapsed) < limit:
-            batch = min(REAP_BATCH, limit - len(lapsed))
-            calls = [(self.keys.due_of_bucket(b), (self.keys.bucket(b), batch)) for b in todo]
+            room = limit - len(lapsed)
+            chunk = [todo.popleft() for _ in range(min(len(todo), room, REAP_BUCKETS))]
+            batch = min(REAP_BATCH, room // len(chunk))
+            calls = [(self.keys.due_of_bucket(bucket), (self.keys.bucket(bucket), batch)) for bucket in chunk]
             with _unavailable("reap"):
                 answers = script("reap").run_many(self.client, calls)
-            more = []
-            for bucket, answer in zip(todo, answers, strict=True):
-                if isinstance(answer, Exception):
-                    raise StoreUnavailable(f"reap: {answer}") from answer
+            for bucket, answer in zip(chunk, answers, strict=True):
+                with _unavailable("reap"):
+                    if isinstance(answer, Exception):
+                        raise answer
                 freed, unread, looked_at = answer
-                lapsed += [Lapsed(digest=_text(digest), task=_text(task), task_id=_text(task_id), phase=PHASES[_text(phase)])
-                           for digest, task, task_id, phase in freed]  # fmt: skip
+                lapsed += [_lapsed(task, digest, task_id, phase) for digest, task, task_id, phase in freed]
                 foreign += map(_text, unread)
                 kept += looked_at
                 if len(freed) + len(unread) + looked_at >= batch:
-                    more.append(bucket)
-            todo = more
+                    todo.append(bucket)  # there may be more
         return Reaped(lapsed=lapsed, foreign=foreign, kept=kept)
 
     def _run(self, act: str, keys: Sequence[str], argv: Arguments) -> Any:
@@ -139,16 +142,17 @@ def _refuse_start(ticket: Ticket) -> str:
     return ticket.lock.refuse_start if ticket.admitted else ticket.lock.refuse_unadmitted
 
 
+def _lapsed(task: bytes | str, digest: bytes | str, task_id: bytes | str, phase: bytes | str) -> Lapsed:
+    return Lapsed(task=_text(task), digest=_text(digest), task_id=_text(task_id), phase=PHASES[_text(phase)])
+
+
 def _text(value: bytes | str) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
 def _answer(ticket: Ticket, raw: list[Any]) -> Answer:
     verdict = _text(raw[0])
-    lapsed = tuple(
-        Lapsed(task=ticket.task, digest=ticket.digest, task_id=_text(task_id), phase=PHASES[_text(phase)])
-        for task_id, phase in raw[1]
-    )
+    lapsed = tuple(_lapsed(ticket.task, ticket.digest, task_id, phase) for task_id, phase in raw[1])
     if verdict == "run":
         return Answer(verdict=verdict, token=raw[2], lapsed=lapsed)
     if len(raw) > 2:
