@@ -20,7 +20,7 @@ from celery_once_more.runtime import milliseconds, runtime
 def after_run(task: Task, state: str | None = None, retval: Any = None, **_: Any) -> None:
     """``task_postrun``: finish, or go back to waiting for the same message."""
     run = run_of(task.request)
-    if run is None or not (run.holds or run.unlocked):
+    if run is None or run.left or not (run.holds or run.unlocked):
         return
     try:
         if run.next_hop is not None:

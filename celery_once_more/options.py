@@ -24,6 +24,8 @@ RESERVED = (
     "lock_scope", "lock_ttl", "lock_lease", "lock_queue_lease", "lock_limit", "lock_timeout",
     "unique_across_queues", "reschedule_countdown", "strict_args",
 )  # fmt: skip
+#: names that Celery's own tasks have; looked up, not asked for: ``getattr(Task, "app")`` would bind the class
+_CELERYS = frozenset(name for base in Task.__mro__ for name in vars(base))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +94,7 @@ def _instead(word: Any, words: Iterable[str]) -> str:
 
 def _refuse_unknown(who: str, task: type[Task]) -> None:
     for name, value in vars(task).items():
-        if name in NAMES or name.startswith("_") or hasattr(Task, name) or isinstance(value, (classmethod, property)):
+        if name in NAMES or name in _CELERYS or name.startswith("_") or isinstance(value, (classmethod, property)):
             continue
         if name in RESERVED:
             raise ConfigurationError(f"{who}: this version has no option {name}. There is: {_listed(NAMES)}")

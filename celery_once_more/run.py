@@ -31,8 +31,11 @@ class Run:
     answer: Answer | None = None
     #: the run goes on without a lock (outage policy ``proceed``)
     unlocked: bool = False
-    #: the hop of a retry that was published while the body goes on (``retry(throw=False)``)
+    #: the hop of a retry that was published before the lock could wait for it: while the body goes on
+    #: (``retry(throw=False)``), or while the store did not answer; the end of the run makes up for it
     next_hop: int | None = None
+    #: the lock went on to another message, or is known to be another run's: the end of this run has nothing to free
+    left: bool = False
 
     @property
     def holds(self) -> bool:

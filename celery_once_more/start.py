@@ -141,7 +141,11 @@ def _put_off(task: Task, run: Run, remaining_ms: int | None) -> None:
     request, rt = task.request, runtime(task.app)
     ticket: Ticket | None = run.ticket if run.ticket.admitted or run.redelivered else None
     signature = task.signature_from_request(
-        request, countdown=rt.put_off_s(remaining_ms), retries=request.retries, add_to_parent=False
+        request,
+        countdown=rt.put_off_s(remaining_ms),
+        retries=request.retries,
+        ignore_result=conflict.ignores_result(task, request),  # Celery 5.6 forgets it
+        add_to_parent=False,
     )
     with reentering(Reentry("put off", request.id, run, ticket=ticket)):
         signature.apply_async()

@@ -11,7 +11,7 @@ from celery.exceptions import Reject
 from celery.result import AsyncResult
 from celery.utils.imports import symbol_by_name
 
-from celery_once_more import end, publish, reaper, start
+from celery_once_more import attach, carry, end, publish, reaper, start
 from celery_once_more.options import Options
 from celery_once_more.outgoing import Reentry, reentering, reentry
 from celery_once_more.run import EXEMPT, noted, run_of
@@ -96,7 +96,7 @@ class UniqueTask(Task):
             with reentering(again):
                 return super().retry(*args, throw=throw, **options)
         except Reject as exc:
-            if isinstance(exc.reason, publish.RunOutlived):
+            if isinstance(exc.reason, carry.RunOutlived):
                 raise exc.reason from None
             raise
 
@@ -145,8 +145,8 @@ def _put_gate(cls: type[UniqueTask]) -> None:
 def _connect(app: Celery) -> None:
     """The receivers of Celery's signals, the keeper and the reap task; again and again without harm."""
     for name, receiver in (
-        ("before_task_publish", publish.before_publish),
-        ("after_task_publish", publish.after_publish),
+        ("before_task_publish", attach.before_publish),
+        ("after_task_publish", attach.after_publish),
         ("task_prerun", start.ask),
         ("task_postrun", end.after_run),
     ):

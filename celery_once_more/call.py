@@ -1,0 +1,60 @@
+"""One publish of one task, on its way from ``apply_async`` to the broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from celery import Task
+
+from celery_once_more import report
+from celery_once_more.exceptions import StoreUnavailable
+from celery_once_more.options import Options
+from celery_once_more.outgoing import carrying
+from celery_once_more.runtime import Runtime, runtime
+from celery_once_more.ticket import Ticket
+
+#: a message that was published by name, or a retry that is not confirmed, has this long to be seen in the broker
+HANDOVER_MS = 30_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    task: Task
+    options: Options
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    task_id: str
+    #: what the caller said of the message: countdown, queue, headers, …
+    message: Mapping[str, Any]
+    #: Celery's own ``apply_async``, which still wants the id and the message's options
+    send: Callable[..., Any]
+
+    @property
+    def runtime(self) -> Runtime:
+        return runtime(self.task.app)
+
+    @property
+    def wait_ms(self) -> int:
+        countdown, eta = self.message.get("countdown"), self.message.get("eta")
+        eta_s = self.runtime.seconds_until(countdown if countdown else eta) or 0.0
+        expires = self.message.get("expires", self.task.expires)
+        return self.runtime.wait_ms(eta_s, self.runtime.seconds_until(expires))
+
+    def publish(self, ticket: Ticket | None, *, exempt: bool = False) -> Any:
+        """Publish with this ticket (none: ``None``); ``exempt``: its run shall ask for no lock."""
+        with carrying(self.task.name, self.task_id, ticket, exempt=exempt):
+            return self.send(task_id=self.task_id, **self.message)
+
+    def publish_or_release(self, ticket: Ticket) -> Any:
+        """Publish with a lock that was taken; whatever stops the publish, frees it, and goes on to the caller."""
+        try:
+            return self.publish(ticket)
+        except BaseException:
+            try:
+                if self.runtime.store.release(ticket):
+                    report.released(ticket, "publish failed")
+            except StoreUnavailable as exc:
+                report.unavailable(ticket, "release", exc, "the lock stays until its queue lease ends")
+            raise
