@@ -27,8 +27,10 @@ def carry_on(call: Call, again: Reentry) -> Any:
     if run is None or ticket is None:
         return call.publish(None, exempt=again.exempt)
     if again.body_goes_on:
-        run.next_hop = (run.next_hop or ticket.hop) + 1
-        return call.publish(ticket.at_hop(run.next_hop))
+        hop = (run.next_hop or ticket.hop) + 1
+        result = call.publish(ticket.at_hop(hop))
+        run.next_hop = hop
+        return result
     return move_on(call, ticket, run)
 
 
@@ -42,6 +44,8 @@ def move_on(call: Call, ticket: Ticket, run: Run) -> Any:
             call.runtime.store.confirm(ticket, hop=following.hop, wait_ms=call.wait_ms)
         except StoreUnavailable as exc:
             report.unavailable(ticket, "confirm", exc, "both of its messages stay good")
+    elif run.holds:
+        run.next_hop = following.hop
     return result
 
 
@@ -53,7 +57,6 @@ def _requeue(call: Call, ticket: Ticket, run: Run, following: Ticket) -> bool:
             return True
     except StoreUnavailable as exc:
         report.unavailable(ticket, "requeue", exc, "its next message is published all the same")
-        run.next_hop = following.hop
         return False
     run.left = True
     report.lost(ticket, "its retry is not published, another run goes on")
