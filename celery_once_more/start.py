@@ -14,14 +14,14 @@ from typing import Any
 
 from celery import Task, states
 from celery._state import get_current_task
-from celery.exceptions import Ignore, Reject
+from celery.exceptions import Ignore
 
 from celery_once_more import conflict, queues, report
 from celery_once_more.exceptions import ArgumentsError, LockConflict, StoreUnavailable
-from celery_once_more.outgoing import Reentry, reentering
+from celery_once_more.put_off import outage_policy, put_off
 from celery_once_more.run import EXEMPT, Run, message_ticket, note, noted, run_of
 from celery_once_more.runtime import runtime
-from celery_once_more.ticket import HEADER, RUN_HEADER, Ticket, is_exempt, new_run_id
+from celery_once_more.ticket import HEADER, RUN_HEADER, is_exempt, new_run_id
 
 logger = logging.getLogger(__name__)
 
@@ -39,8 +39,7 @@ def ask(task: Task, **_: Any) -> None:
     try:
         run.answer = rt.store.start(run.ticket, run=run.run_id, lease_ms=rt.lease_ms, redelivered=run.redelivered)
     except StoreUnavailable as exc:
-        decision = options.on_outage or rt.settings.on_outage
-        report.unavailable(run.ticket, "start", exc, "put off" if decision == "raise" else "runs without a lock")
+        report.unavailable(run.ticket, "start", exc, "put off" if outage_policy(task) == "raise" else "runs without a lock")
     note(task.request, run)
 
 
@@ -100,56 +99,27 @@ def _pass(task: Task) -> None:
     assert isinstance(run, Run)
     answer = run.answer
     if answer is None:
-        _outage(task, run)
+        if outage_policy(task) == "raise":
+            put_off(task, run)
+        run.unlocked = True
     elif answer.verdict == "run":
         report.acquired(run.ticket, "running", answer)
     elif answer.verdict == "done":
         report.redelivered(run.ticket, "ended", "of a message that is done")
         raise Ignore("this message is done")
+    elif answer.holder is None:
+        raise AssertionError(f"an answer that nobody expects: {answer}")
     elif answer.verdict == "busy":
         report.redelivered(run.ticket, "put off", "of a message whose run lives")
-        _put_off(task, run, answer.holder.remaining_ms if answer.holder else None)
+        put_off(task, run, answer.holder.remaining_ms)
     elif answer.verdict == "held":
-        assert answer.holder is not None
         report.reaped(answer.lapsed)
         report.conflict(run.ticket, answer.holder, "server", "put off: it was admitted")
-        _put_off(task, run, answer.holder.remaining_ms)
+        put_off(task, run, answer.holder.remaining_ms)
     else:
-        assert answer.holder is not None
         report.reaped(answer.lapsed)
         conflict.SERVER[task.once_more.server](task, run.ticket, answer.holder)
     _mark_started(task)
-
-
-def _outage(task: Task, run: Run) -> None:
-    """The store did not answer: run without a lock, or come again later; where even that fails, give the message back."""
-    if (task.once_more.on_outage or runtime(task.app).settings.on_outage) == "proceed":
-        run.unlocked = True
-        return
-    try:
-        _put_off(task, run, None)
-    except Ignore:
-        raise
-    except Exception as exc:
-        if task.acks_late:
-            raise Reject(exc, requeue=True) from exc
-        raise StoreUnavailable(f"task {task.name}[{task.request.id}] could not ask for its lock, nor be put off: {exc}") from exc
-
-
-def _put_off(task: Task, run: Run, remaining_ms: int | None) -> None:
-    """Publish the same message again for later, then end this delivery, which is acknowledged after that."""
-    request, rt = task.request, runtime(task.app)
-    ticket: Ticket | None = run.ticket if run.ticket.admitted or run.redelivered else None
-    signature = task.signature_from_request(
-        request,
-        countdown=rt.put_off_s(remaining_ms),
-        retries=request.retries,
-        ignore_result=conflict.ignores_result(task, request),  # Celery 5.6 forgets it
-        add_to_parent=False,
-    )
-    with reentering(Reentry("put off", request.id, run, ticket=ticket)):
-        signature.apply_async()
-    raise Ignore("put off")
 
 
 def _mark_started(task: Task) -> None:
