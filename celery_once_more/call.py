@@ -26,8 +26,8 @@ class Call:
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
     task_id: str
-    #: what the caller said of the message: countdown, queue, headers, …
-    message: Mapping[str, Any]
+    #: what the caller said of the message: countdown, queue, headers, …; then also where it was routed
+    message: dict[str, Any]
     #: Celery's own ``apply_async``, which still wants the id and the message's options
     send: Callable[..., Any]
 
@@ -37,10 +37,9 @@ class Call:
 
     @property
     def wait_ms(self) -> int:
-        countdown, eta = self.message.get("countdown"), self.message.get("eta")
-        eta_s = self.runtime.seconds_until(countdown if countdown else eta) or 0.0
-        expires = self.message.get("expires", self.task.expires)
-        return self.runtime.wait_ms(eta_s, self.runtime.seconds_until(expires))
+        rt, eta, expires = self.runtime, self.message.get("eta"), self.message.get("expires", self.task.expires)
+        eta_s = rt.seconds_until(self.message.get("countdown") or eta) or 0.0
+        return rt.wait_ms(eta_s, rt.seconds_until(expires))
 
     def publish(self, ticket: Ticket | None, *, exempt: bool = False) -> Any:
         """Publish with this ticket (none: ``None``); ``exempt``: its run shall ask for no lock."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import math
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -18,6 +19,11 @@ from kombu.utils.json import JSONEncoder
 
 #: the format of what is hashed; a change of it is a new number, and old and new digests never meet
 VERSION = 1
+
+#: where the members of a task's ``**kwargs`` stand among its arguments: no parameter has this name
+MORE = "**"
+#: how an error names what a ``lock_args`` callable returned
+CHOSEN = "lock_args(…)"
 
 _encode_other: Callable[[Any], Any] = JSONEncoder().default
 _dumps = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False, check_circular=False).encode
@@ -45,32 +51,55 @@ def bind(signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str,
 
 
 def select(bound: inspect.BoundArguments, names: Sequence[str] | None) -> dict[str, Any]:
-    """The named arguments (all of them for ``None``), a ``**kwargs`` laid open so that its members have names too."""
-    named: dict[str, Any] = {}
-    for name, value in bound.arguments.items():
-        if bound.signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
-            named.update(value)
-        else:
-            named[name] = value
+    """The named arguments, the members of a ``**kwargs`` among them; for ``None`` all of them, those members under ``**``.
+
+    Raises:
+        UnstableArgument: the call does not give one of the names.
+    """
+    named, more = _named(bound)
     if names is None:
-        return named
-    missing = [name for name in names if name not in named]
+        return {**named, MORE: more} if more else named
+    given = {**more, **named}
+    missing = [name for name in names if name not in given]
     if missing:
         raise UnstableArgument(missing[0], "it is in lock_args, and the call does not give it")
-    return {name: named[name] for name in names}
+    return {name: given[name] for name in names}
+
+
+def _named(bound: inspect.BoundArguments) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Parameters, and the members of ``**kwargs``: apart, because both may have one of the same name."""
+    named, more = dict(bound.arguments), {}
+    for name, parameter in bound.signature.parameters.items():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            more = named.pop(name)
+    return named, more
 
 
 def choose(function: Callable[..., Any], bound: inspect.BoundArguments) -> Any:
-    """What a ``lock_args`` callable says of the call; it takes the task's own parameters, in its own way of naming them."""
+    """What a ``lock_args`` callable says of the call; it takes the task's own parameters, in its own way of naming them.
+
+    Raises:
+        UnstableArgument: it raised; its error is the cause.
+    """
+    try:
+        if _takes_positions(function, bound):
+            return function(*bound.args, **bound.kwargs)
+        named, more = _named(bound)
+        return function(**more, **named)
+    except Exception as exc:
+        raise UnstableArgument(CHOSEN, f"it raised {exc!r}") from exc
+
+
+def _takes_positions(function: Callable[..., Any], bound: inspect.BoundArguments) -> bool:
     try:
         parameters = inspect.signature(function)
     except (TypeError, ValueError):  # a builtin without a signature
-        return function(*bound.args, **bound.kwargs)
+        return True
     try:
         parameters.bind(*bound.args, **bound.kwargs)
     except TypeError:
-        return function(**select(bound, None))
-    return function(*bound.args, **bound.kwargs)
+        return False
+    return True
 
 
 def canonical(value: Any, path: str = "arguments") -> Any:
@@ -79,11 +108,10 @@ def canonical(value: Any, path: str = "arguments") -> Any:
     Raises:
         UnstableArgument: no JSON form, or one that is not the same in every process.
     """
-    if value is None or isinstance(value, (str, int)):  # bool is an int, and JSON keeps it apart
+    if value is None or isinstance(value, str):
         return value
-    if isinstance(value, float):
-        if value != value or value in (float("inf"), float("-inf")):
-            raise UnstableArgument(path, f"{value!r} is not JSON")
+    if isinstance(value, (int, float)):  # bool is an int, and JSON keeps it apart
+        _number(value, path)
         return value
     try:
         if isinstance(value, (list, tuple)):
@@ -114,8 +142,18 @@ def _key(key: Any, path: str) -> str:
         return key
     if key is True or key is False or key is None:
         return {True: "true", False: "false", None: "null"}[key]
-    if isinstance(key, int):
-        return int.__repr__(key)
-    if isinstance(key, float):
-        return float.__repr__(key)
+    if isinstance(key, (int, float)):
+        return _number(key, path)
     raise UnstableArgument(path, f"its key {key!r} is not a JSON key")
+
+
+def _number(value: float, path: str) -> str:
+    """Its JSON text."""
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise UnstableArgument(path, f"{value!r} is not JSON")
+        return float.__repr__(value)
+    try:
+        return int.__repr__(value)
+    except ValueError:
+        raise UnstableArgument(path, "it is a whole number of more digits than Python writes") from None

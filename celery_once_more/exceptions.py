@@ -12,6 +12,10 @@ from celery.exceptions import ImproperlyConfigured, TaskRevokedError
 class OnceMoreError(Exception):
     """Something in celery-once-more went wrong."""
 
+    def _said(self, place: int) -> str:
+        """One of ``args``; an error that somebody built with too few can still be shown."""
+        return str(self.args[place]) if place < len(self.args) else "?"
+
 
 class ConfigurationError(OnceMoreError, ImproperlyConfigured):
     """An option of a task, or a setting, is wrong; the sentence names it and the nearest right word."""
@@ -22,15 +26,14 @@ class ArgumentsError(OnceMoreError, TypeError):
 
     @property
     def task(self) -> str:
-        return str(self.args[0])
+        return self._said(0)
 
     @property
     def argument(self) -> str:
-        return str(self.args[1])
+        return self._said(1)
 
     def __str__(self) -> str:
-        task, argument, reason = self.args
-        return f"task {task!r}: argument {argument} has no stable JSON form: {reason}"
+        return f"task {self.task!r}: argument {self.argument} has no stable JSON form: {self._said(2)}"
 
 
 class _Refused(OnceMoreError):
@@ -38,15 +41,15 @@ class _Refused(OnceMoreError):
 
     @property
     def task(self) -> str:
-        return str(self.args[0])
+        return self._said(0)
 
     @property
     def digest(self) -> str:
-        return str(self.args[1])
+        return self._said(1)
 
     @property
     def holder(self) -> str:
-        return str(self.args[2])
+        return self._said(2)
 
 
 class LockConflict(_Refused):
@@ -68,15 +71,14 @@ class LockLost(OnceMoreError):
 
     @property
     def task(self) -> str:
-        return str(self.args[0])
+        return self._said(0)
 
     @property
     def digest(self) -> str:
-        return str(self.args[1])
+        return self._said(1)
 
     def __str__(self) -> str:
-        task, digest, why = self.args
-        return f"task {task!r}: lock {digest} was lost: {why}"
+        return f"task {self.task!r}: lock {self.digest} was lost: {self._said(2)}"
 
 
 class StoreUnavailable(OnceMoreError):

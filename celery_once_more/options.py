@@ -6,6 +6,7 @@ import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from types import FunctionType
 from typing import Any
 
 from celery import Task
@@ -26,6 +27,7 @@ RESERVED = (
 )  # fmt: skip
 #: names that Celery's own tasks have; looked up, not asked for: ``getattr(Task, "app")`` would bind the class
 _CELERYS = frozenset(name for base in Task.__mro__ for name in vars(base))
+_ROUTINES = (FunctionType, classmethod, staticmethod, property)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,10 +66,16 @@ class Options:
         Raises:
             ConfigurationError: as for a task.
         """
+        if not options:
+            return self, options
         who = f"a call of task {task_name!r}"
         unfit = next((name for name in options if name in RESERVED or name == "lock_args"), None)
         if unfit:
             raise ConfigurationError(f"{who}: {unfit} cannot be given per call; {_listed(PER_CALL)} can")
+        for name in options.keys() - set(PER_CALL):
+            close = difflib.get_close_matches(name, PER_CALL, 1, 0.8)
+            if close:
+                raise ConfigurationError(f"{who}: unknown option {name}; did you mean {close[0]}?")
         ours = {name: options[name] for name in PER_CALL if name in options}
         if not ours:
             return self, options
@@ -75,6 +83,8 @@ class Options:
         if "lock" in ours:
             changed = replace(changed, lock=_lock(who, ours["lock"]))
         if "on_conflict" in ours:
+            if isinstance(ours["on_conflict"], Mapping) and "server" in ours["on_conflict"]:
+                raise ConfigurationError(f"{who}: on_conflict can be given per call for the client side only")
             client, server = _strategies(who, ours["on_conflict"], (self.client, self.server))
             changed = replace(changed, client=client, server=server)
         if "on_outage" in ours:
@@ -89,18 +99,27 @@ def _listed(words: Iterable[str]) -> str:
 def _instead(word: Any, words: Iterable[str]) -> str:
     words = list(words)
     close = difflib.get_close_matches(str(word), words, 1, 0.6)
-    return f"did you mean {close[0]!r}? " * bool(close) + f"There is: {_listed(map(repr, words))}"
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f"{hint}There is: {_listed(map(repr, words))}"
 
 
 def _refuse_unknown(who: str, task: type[Task]) -> None:
-    for name, value in vars(task).items():
-        if name in NAMES or name in _CELERYS or name.startswith("_") or isinstance(value, (classmethod, property)):
-            continue
-        if name in RESERVED:
-            raise ConfigurationError(f"{who}: this version has no option {name}. There is: {_listed(NAMES)}")
-        close = difflib.get_close_matches(name, NAMES, 1, 0.8)
-        if close:
-            raise ConfigurationError(f"{who}: unknown option {name}; did you mean {close[0]}?")
+    """Refuse what looks like an option that is not there, in the class or in what it inherits up to Celery's own.
+
+    A method is no option, except where it was given to ``@app.task``; and a name that begins with another letter, as
+    ``clock`` and ``unlock`` do, is a name of the task's own.
+    """
+    for base in task.__mro__:
+        for name, value in vars(base).items():
+            if name in NAMES or name in _CELERYS or name.startswith("_"):
+                continue
+            if isinstance(value, _ROUTINES) and "_decorated" not in vars(base):
+                continue
+            if name in RESERVED:
+                raise ConfigurationError(f"{who}: this version has no option {name}. There is: {_listed(NAMES)}")
+            close = difflib.get_close_matches(name, NAMES, 1, 0.8)
+            if close and close[0][0] == name[0]:
+                raise ConfigurationError(f"{who}: unknown option {name}; did you mean {close[0]}?")
 
 
 def _lock(who: str, value: Any) -> LockType | None:
@@ -120,7 +139,9 @@ def _lock_args(who: str, value: Any, task: type[Task]) -> tuple[str, ...] | Call
     parameters = list(inspect.signature(task.run).parameters.values())
     if not isinstance(inspect.getattr_static(task, "run"), staticmethod):
         parameters = parameters[1:]  # a method, read from the class: the task itself comes first
-    names = [p.name for p in parameters]
+    names = [p.name for p in parameters if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    if set(value) & {p.name for p in parameters} - set(names):
+        raise ConfigurationError(f"{who}: lock_args={list(value)} names all of its **kwargs; name the members that count")
     if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
         for name in value:
             if name not in names:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from celery import Task
@@ -41,7 +40,7 @@ def publish(task: Task, options: Options, send: Callable[..., Any], args: Any, k
     if options.lock is None:
         return call.publish(None, exempt=task.once_more.lock is not None)
     try:
-        call, ticket = _ticketed(call)
+        ticket = _ticket(call)
     except ArgumentsError:
         raise
     except TypeError:
@@ -55,11 +54,11 @@ def publish(task: Task, options: Options, send: Callable[..., Any], args: Any, k
     return _ask(call, ticket, must_run=True)
 
 
-def _ticketed(call: Call) -> tuple[Call, Ticket]:
+def _ticket(call: Call) -> Ticket:
     routed = queues.resolve(call.task, call.args, call.kwargs, call.message)
-    ticket = fresh_ticket(call.task, call.options, call.args, call.kwargs, task_id=call.task_id,
-                          queue=queues.published_to(call.task.app, routed), series=new_series())  # fmt: skip
-    return replace(call, message={**call.message, "router": queues.Resolved(routed)}), ticket
+    call.message["router"] = queues.Resolved(routed)
+    return fresh_ticket(call.task, call.options, call.args, call.kwargs, task_id=call.task_id,
+                        queue=queues.published_to(call.task.app, routed), series=new_series())  # fmt: skip
 
 
 def _ask(call: Call, ticket: Ticket, *, must_run: bool = False) -> Any:

@@ -29,6 +29,8 @@ class Run:
     redelivered: bool
     #: what the store said; ``None``: it did not answer
     answer: Answer | None = None
+    #: the gate before the body has acted on that answer
+    passed: bool = False
     #: the run goes on without a lock (outage policy ``proceed``)
     unlocked: bool = False
     #: the hop of a retry that was published before the lock could wait for it: while the body goes on
@@ -84,7 +86,7 @@ def fresh_ticket(task: Task, options: Options, args: Sequence[Any], kwargs: Mapp
     try:
         counted = _counted(task, options, args, kwargs)
     except digests.UnstableArgument as exc:
-        raise ArgumentsError(task.name, *exc.args) from None
+        raise ArgumentsError(task.name, *exc.args) from exc.__cause__
     return Ticket(
         task=task.name,
         task_id=task_id,
@@ -103,9 +105,13 @@ def _counted(task: Task, options: Options, args: Sequence[Any], kwargs: Mapping[
         args, kwargs = dump_models(args, kwargs)
     bound = digests.bind(task.once_more_signature(), args, kwargs)
     if callable(options.lock_args):
-        return digests.canonical(digests.choose(options.lock_args, bound), "lock_args(…)")
+        return digests.canonical(digests.choose(options.lock_args, bound), digests.CHOSEN)
     chosen = digests.select(bound, options.lock_args)
-    return {name: digests.canonical(value, name) for name, value in chosen.items()}
+    more = chosen.pop(digests.MORE, None) if options.lock_args is None else None
+    counted: dict[str, Any] = {name: digests.canonical(value, name) for name, value in chosen.items()}
+    if more is not None:
+        counted[digests.MORE] = {name: digests.canonical(value, name) for name, value in more.items()}
+    return counted
 
 
 def message_ticket(task: Task, options: Options, message: Any, args: Sequence[Any], kwargs: Mapping[str, Any],

@@ -10,11 +10,10 @@ from typing import Any
 
 from celery import Celery
 from celery.utils.time import maybe_iso8601, maybe_make_aware
-from kombu.utils.url import maybe_sanitize_url
 
 from celery_once_more.exceptions import ConfigurationError
 from celery_once_more.locks import LockStore
-from celery_once_more.locks.connect import connect, is_redis, ssl_options
+from celery_once_more.locks.connect import connect, is_redis, masked, ssl_options
 from celery_once_more.locks.redis import RedisStore
 from celery_once_more.settings import Settings
 
@@ -37,6 +36,7 @@ class Runtime:
     def store(self) -> LockStore:
         settings = self.settings
         url, options = self._place()
+        connect(url, options)  # sends nothing; what is wrong with them shows here, and a worker does not start
         return RedisStore(
             lambda: connect(url, options),
             prefix=settings.key_prefix,
@@ -82,18 +82,23 @@ class Runtime:
         broker = conf.broker_write_url
         broker = broker[0] if isinstance(broker, (list, tuple)) and broker else broker
         if is_redis(broker):
-            named = {k: v for k, v in (conf.broker_transport_options or {}).items() if k in ("master_name", "sentinel_kwargs")}
+            named = _of_sentinel(conf.broker_transport_options)
             return self._fallback("broker", broker, {**ssl_options(conf.broker_use_ssl), **named})
         if is_redis(conf.result_backend):
-            return self._fallback("result backend", conf.result_backend, ssl_options(conf.redis_backend_use_ssl))
+            named = _of_sentinel(conf.result_backend_transport_options)
+            return self._fallback("result backend", conf.result_backend, {**ssl_options(conf.redis_backend_use_ssl), **named})
         raise ConfigurationError(
             "neither the broker nor the result backend is a Redis: "
             "set once_more_redis_url (CELERY_ONCE_MORE_REDIS_URL in Django), for example 'redis://localhost:6379/2'"
         )
 
     def _fallback(self, whose: str, url: str, options: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-        logger.info("once_more_redis_url is not set: locks live in the %s's Redis, %s", whose, maybe_sanitize_url(url))
+        logger.info("once_more_redis_url is not set: locks live in the %s's Redis, %s", whose, masked(url))
         return url, {**options, **self.settings.redis_options}
+
+
+def _of_sentinel(transport_options: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {k: v for k, v in (transport_options or {}).items() if k in ("master_name", "sentinel_kwargs")}
 
 
 def milliseconds(seconds: float) -> int:

@@ -44,11 +44,14 @@ class Settings:
         """
         known = {f.name for f in fields(cls)}
         given: dict[str, Any] = {}
-        for key in {key.lower() for key in conf if isinstance(key, str) and key.lower().startswith(PREFIX)}:
+        keys = [key for key in conf if isinstance(key, str)]  # first: an app reads its configuration when it is asked for it
+        namespace = (getattr(conf, "prefix", None) or "").lower()  # ``CELERY_`` in Django's settings
+        spelled = {key.lower().removeprefix(namespace): key for key in keys}
+        for key in sorted(key for key in spelled if key.startswith(PREFIX)):
             name = key[len(PREFIX) :]
             if name not in known:
                 raise ConfigurationError(f"unknown setting {key!r}{_nearest(key, [PREFIX + k for k in known])}")
-            value = conf.get(key, conf.get(key.upper()))
+            value = conf.get(key, conf.get(spelled[key]))
             if value is not None:
                 given[name] = _CHECKS[name](key, value)
         return cls(**given)

@@ -17,7 +17,7 @@ from celery._state import get_current_task
 from celery.exceptions import Ignore
 
 from celery_once_more import conflict, queues, report
-from celery_once_more.exceptions import ArgumentsError, LockConflict, StoreUnavailable
+from celery_once_more.exceptions import LockConflict, StoreUnavailable
 from celery_once_more.put_off import outage_policy, put_off
 from celery_once_more.run import EXEMPT, Run, message_ticket, note, noted, run_of
 from celery_once_more.runtime import runtime
@@ -51,7 +51,7 @@ def _run(task: Task) -> Run | None:
     queue = queues.delivered_from(task.app, delivery.get("exchange"), delivery.get("routing_key"))
     try:
         ticket = message_ticket(task, task.once_more, request, request.args, request.kwargs, queue)
-    except (ArgumentsError, TypeError) as exc:
+    except Exception as exc:  # a codec of the user's may raise anything
         logger.warning("task %s[%s] runs without a lock: %s", task.name, request.id, exc)
         return None
     if ticket is None:
@@ -64,7 +64,9 @@ def guard(before_start: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(before_start)
     def guarded(task: Task, task_id: str, args: Any, kwargs: Any) -> Any:
-        _pass(task)
+        run = run_of(task.request)
+        if run is None or not run.passed:  # ``super().before_start`` of a class that was bound as well is a gate, too
+            _pass(task)
         return before_start(task, task_id, args, kwargs)
 
     return guarded
@@ -97,6 +99,7 @@ def _pass(task: Task) -> None:
         _mark_started(task)
         return
     assert isinstance(run, Run)
+    run.passed = True
     answer = run.answer
     if answer is None:
         if outage_policy(task) == "raise":

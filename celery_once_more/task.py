@@ -26,6 +26,11 @@ class UniqueResult(AsyncResult):
     #: the call was refused, and this is the result of the call that holds the lock
     duplicate: bool = False
 
+    def __copy__(self) -> UniqueResult:
+        copied: UniqueResult = super().__copy__()
+        copied.duplicate = self.duplicate
+        return copied
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore_result, (type(self), self.__reduce_args__(), self.duplicate)
 
@@ -52,6 +57,10 @@ class UniqueTask(Task):
     once_more: Options
     #: what ``track_started`` was: STARTED is stored once the run was let in, not before
     once_more_track_started: bool = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        _refuse_in_body(cls)  # now: ``register_task`` takes ``run`` for its autoretry before it binds the task
 
     @classmethod
     def on_bound(cls, app: Celery) -> None:
@@ -135,6 +144,10 @@ def _put_gate(cls: type[UniqueTask]) -> None:
         guarded = start.guard(cls.before_start)
         guarded.once_more_gate = True  # type: ignore[attr-defined]
         cls.before_start = guarded
+    _refuse_in_body(cls)
+
+
+def _refuse_in_body(cls: type[UniqueTask]) -> None:
     if not getattr(cls.run, "once_more_gate", False):
         refusing = start.refusing(cls.run)
         refusing.once_more_gate = True  # type: ignore[attr-defined]

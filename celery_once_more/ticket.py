@@ -80,7 +80,7 @@ def new_series() -> int:
 
 def assumed_series(task_id: str) -> int:
     """The series of a message without a ticket: every delivery of it computes the same one."""
-    hashed = hashlib.blake2b(task_id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    hashed = hashlib.blake2b(str(task_id).encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(hashed, "big") >> (64 - SERIES_BITS)
 
 
@@ -107,7 +107,7 @@ def _read(header: Any, task: str, task_id: str) -> Ticket:
     if not isinstance(header, Mapping):
         raise ValueError("it is no mapping")
     if header.get("v") != VERSION:
-        raise ValueError(f"version {header.get('v')!r}, known is {VERSION}")
+        raise ValueError(f"version {header.get('v')!r:.80}, known is {VERSION}")
     if (header["task"], header["id"]) != (task, task_id):
         raise ValueError(f"it was made for {header['task']!s:.80}[{header['id']!s:.80}]")
     lock = LOCK_TYPES.get(header["lock"])

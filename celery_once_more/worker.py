@@ -15,7 +15,7 @@ from celery.exceptions import TimeLimitExceeded
 from celery.worker.request import Request
 
 from celery_once_more import queues, report
-from celery_once_more.exceptions import ArgumentsError, StoreUnavailable
+from celery_once_more.exceptions import StoreUnavailable
 from celery_once_more.locks import Answer
 from celery_once_more.outgoing import Reentry, reentering
 from celery_once_more.run import Run, message_ticket
@@ -151,7 +151,7 @@ class UniqueRequest(Request):
         queue = queues.delivered_from(self._app, delivery["exchange"], delivery["routing_key"])
         try:
             ticket = message_ticket(self._task, options, self._request_dict, self._args, self._kwargs, queue)
-        except (ArgumentsError, TypeError):
+        except Exception:
             return None  # the child says it once more, where it can be seen
         if ticket is None:
             return None

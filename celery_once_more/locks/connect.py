@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 import redis
 from kombu.utils.url import maybe_sanitize_url
@@ -31,7 +31,20 @@ Sentinel: Any = _Sentinel  # redis-py has no types for it
 
 
 def is_redis(url: Any) -> bool:
-    return isinstance(url, str) and urlsplit(url).scheme in SCHEMES
+    return isinstance(url, str) and _scheme(url) in SCHEMES
+
+
+def _scheme(url: str) -> str:
+    scheme, separator, _ = url.partition("://")
+    return scheme.lower() if separator else ""
+
+
+def masked(url: str) -> str:
+    """``url`` without its passwords."""
+    try:
+        return ";".join(maybe_sanitize_url(part) for part in url.split(";"))
+    except ValueError:  # it cannot be read
+        return f"{_scheme(url)}://…"
 
 
 def connect(url: str, options: Mapping[str, Any]) -> redis.Redis:
@@ -41,35 +54,37 @@ def connect(url: str, options: Mapping[str, Any]) -> redis.Redis:
         ConfigurationError: a URL or an option that redis-py does not take.
     """
     given = {**DEFAULTS, "retry": Retry(ExponentialBackoff(cap=0.1, base=0.02), RETRIES), **options}
-    scheme = SCHEMES.get(urlsplit(url).scheme)
+    scheme = SCHEMES.get(_scheme(url))
     if scheme is None:
         raise ConfigurationError(f"once_more_redis_url must begin with one of {', '.join(f'{s}://' for s in SCHEMES)}, "
-                                 f"not {maybe_sanitize_url(url)!r}")  # fmt: skip
+                                 f"not {masked(url)!r}")  # fmt: skip
     try:
         if scheme == "sentinel":
-            return _sentinel(url, given)
-        given.pop("master_name", None)
-        given.pop("sentinel_kwargs", None)
-        client = redis.Redis.from_url(_spelled(url, scheme), **given)
+            client = _sentinel(url, given)
+        else:
+            given.pop("master_name", None)
+            given.pop("sentinel_kwargs", None)
+            client = redis.Redis.from_url(_spelled(url, scheme, given), **given)
         client.connection_pool.make_connection()  # an option that it does not take shows here, and not at the first use
     except (TypeError, ValueError) as exc:
         raise ConfigurationError(f"once_more_redis_url, once_more_redis_options: {exc}") from exc
     return client
 
 
-def _spelled(url: str, scheme: str) -> str:
-    """Celery's spelling -> redis-py's: ``virtual_host`` for a socket's database, ``CERT_…`` for what a certificate needs."""
-    parts = urlsplit(url)
+def _spelled(url: str, scheme: str, given: dict[str, Any]) -> str:
+    """Celery's spelling -> redis-py's: ``virtual_host`` for a socket's database, ``CERT_…`` for what a certificate needs,
+    the first of several brokers; ``ssl`` among the options for ``rediss``.
+    """
+    parts = urlsplit(url.split(";")[0])
+    if given.pop("ssl", False) and scheme == "redis":
+        scheme = "rediss"
     query = dict(parse_qsl(parts.query))
     if "virtual_host" in query:
         query["db"] = query.pop("virtual_host").strip("/")
     if query.get("ssl_cert_reqs", "").startswith("CERT_"):
         query["ssl_cert_reqs"] = query["ssl_cert_reqs"][len("CERT_") :].lower()
-    path = parts.path
-    netloc = parts.netloc
-    if scheme == "unix" and not path.startswith("/"):
-        path = f"/{path}"
-    return urlunsplit((scheme, netloc, path, urlencode(query, safe="/"), ""))
+    ask = f"?{urlencode(query, safe='/')}" if query else ""
+    return f"{scheme}://{parts.netloc}{parts.path}{ask}"
 
 
 def _sentinel(url: str, given: dict[str, Any]) -> redis.Redis:
@@ -78,14 +93,15 @@ def _sentinel(url: str, given: dict[str, Any]) -> redis.Redis:
     if not name:
         raise ConfigurationError("a sentinel:// URL needs the master's name: once_more_redis_options={'master_name': …}")
     sentinel_kwargs = dict(given.pop("sentinel_kwargs", {}))
-    hosts, last = [], None
-    for part in url.split(";"):
-        last = urlsplit(part if "://" in part else f"sentinel://{part}")
-        hosts.append((last.hostname or "localhost", last.port or 26379))
-    assert last is not None
-    given.setdefault("db", int(last.path.strip("/") or 0))
-    if last.password:
-        given.setdefault("password", unquote(last.password))
+    parts = [urlsplit(part if "://" in part else f"sentinel://{part}") for part in url.split(";")]
+    hosts = [(part.hostname or "localhost", part.port or 26379) for part in parts]
+    for part in parts:  # database and password of the master stand in any of them
+        if part.path.strip("/"):
+            given.setdefault("db", int(part.path.strip("/")))
+        if part.username:
+            given.setdefault("username", unquote(part.username))
+        if part.password:
+            given.setdefault("password", unquote(part.password))
     timeouts = {key: given[key] for key in ("socket_timeout", "socket_connect_timeout")}
     sentinel: Any = Sentinel(hosts, sentinel_kwargs={**timeouts, **sentinel_kwargs}, **given)
     master: redis.Redis = sentinel.master_for(name, redis_class=redis.Redis)

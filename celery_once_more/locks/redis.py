@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import redis
@@ -18,6 +17,7 @@ from celery_once_more.exceptions import StoreUnavailable
 from celery_once_more.locks import PHASES, Answer, Holder, Lapsed, Reaped, Renewal
 from celery_once_more.locks.keys import Keys
 from celery_once_more.locks.scripts import Arguments, script
+from celery_once_more.locks.wire import Wire
 from celery_once_more.ticket import Ticket
 
 T = TypeVar("T")
@@ -32,18 +32,22 @@ class RedisStore:
 
     def __init__(self, make_client: Callable[[], redis.Redis], *, prefix: str, window_ms: int) -> None:
         self._make_client = make_client
-        self._clients: dict[int, redis.Redis] = {}
+        self._wires: dict[int, Wire] = {}
         self.keys = Keys(prefix)
         self.window_ms = window_ms
 
     @property
-    def client(self) -> redis.Redis:
+    def wire(self) -> Wire:
         pid = os.getpid()
         try:
-            return self._clients[pid]
+            return self._wires[pid]
         except KeyError:
             # setdefault, and no lock: a lock held by another thread while this process was forked would never open
-            return self._clients.setdefault(pid, self._make_client())
+            return self._wires.setdefault(pid, Wire(self._make_client()))
+
+    @property
+    def client(self) -> redis.Redis:
+        return self.wire.client
 
     def acquire(self, ticket: Ticket, *, wait_ms: int) -> Answer:
         lock = ticket.lock
@@ -81,8 +85,7 @@ class RedisStore:
             argv = (*_identity(ticket), ticket.lock.limit, _refuse_start(ticket), run, lease_ms,
                     ticket.done_member, ticket.spent_member, int(retake))  # fmt: skip
             calls.append((keys, argv))
-        with _unavailable("renew"):
-            answers = script("renew").run_many(self.client, calls)
+        answers = self._run_many("renew", calls)
         return [Renewal(verdict="unknown" if isinstance(a, Exception) else _text(a)) for a in answers]
 
     def look(self, ticket: Ticket, *, run: str) -> tuple[str, int, int]:
@@ -101,12 +104,9 @@ class RedisStore:
             chunk = [todo.popleft() for _ in range(min(len(todo), room, REAP_BUCKETS))]
             batch = min(REAP_BATCH, room // len(chunk))
             calls = [(self.keys.due_of_bucket(bucket), (self.keys.bucket(bucket), batch)) for bucket in chunk]
-            with _unavailable("reap"):
-                answers = script("reap").run_many(self.client, calls)
-            for bucket, answer in zip(chunk, answers, strict=True):
-                with _unavailable("reap"):
-                    if isinstance(answer, Exception):
-                        raise answer
+            for bucket, answer in zip(chunk, self._run_many("reap", calls), strict=True):
+                if isinstance(answer, Exception):
+                    raise _unavailable("reap", answer) from answer
                 freed, unread, looked_at = answer
                 lapsed += [_lapsed(task, digest, task_id, phase) for digest, task, task_id, phase in freed]
                 foreign += map(_text, unread)
@@ -116,8 +116,16 @@ class RedisStore:
         return Reaped(lapsed=lapsed, foreign=foreign, kept=kept)
 
     def _run(self, act: str, keys: Sequence[str], argv: Arguments) -> Any:
-        with _unavailable(act):
-            return script(act).run(self.client, keys, argv)
+        try:
+            return script(act).run(self.wire, keys, argv)
+        except (RedisError, OSError) as exc:
+            raise _unavailable(act, exc) from exc
+
+    def _run_many(self, act: str, calls: Sequence[tuple[Sequence[str], Arguments]]) -> list[Any]:
+        try:
+            return script(act).run_many(self.client, calls)
+        except (RedisError, OSError) as exc:
+            raise _unavailable(act, exc) from exc
 
     def _indexed(self, ticket: Ticket) -> tuple[str, str]:
         return self.keys.record(ticket.digest), self.keys.due(ticket.digest)
@@ -126,12 +134,8 @@ class RedisStore:
         return (*self._indexed(ticket), *self.keys.done(ticket.digest))
 
 
-@contextmanager
-def _unavailable(act: str) -> Iterator[None]:
-    try:
-        yield
-    except (RedisError, OSError) as exc:
-        raise StoreUnavailable(f"{act}: {type(exc).__name__}: {exc}") from exc
+def _unavailable(act: str, exc: Exception) -> StoreUnavailable:
+    return StoreUnavailable(f"{act}: {type(exc).__name__}: {exc}")
 
 
 def _identity(ticket: Ticket) -> tuple[str, str, int, str, int]:

@@ -14,7 +14,9 @@ from typing import Any
 import redis
 from redis.exceptions import NoScriptError
 
-Arguments = Sequence[str | int | float]
+from celery_once_more.locks.wire import Wire
+
+Arguments = Sequence[str | int]
 
 
 class Script:
@@ -23,11 +25,11 @@ class Script:
         self.text = (lua / "record.lua").read_text() + (lua / f"{name}.lua").read_text()
         self.sha = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
-    def run(self, client: redis.Redis, keys: Sequence[str], argv: Arguments) -> Any:
+    def run(self, wire: Wire, keys: Sequence[str], argv: Arguments) -> Any:
         try:
-            return client.evalsha(self.sha, len(keys), *keys, *argv)
+            return wire.send("EVALSHA", self.sha, len(keys), *keys, *argv)
         except NoScriptError:
-            return client.eval(self.text, len(keys), *keys, *argv)
+            return wire.send("EVAL", self.text, len(keys), *keys, *argv)
 
     def run_many(self, client: redis.Redis, calls: Sequence[tuple[Sequence[str], Arguments]]) -> list[Any]:
         """All calls in one pipelined round trip; an answer may be the exception that this one call met."""

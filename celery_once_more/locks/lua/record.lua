@@ -34,7 +34,7 @@ local function save(key, due, digest, rec)
   for i = 3, #rec do
     first, last = math.min(first, rec[i][UNTIL]), math.max(last, rec[i][UNTIL])
   end
-  redis.call('SET', key, cmsgpack.pack(rec), 'PXAT', string.format('%.0f', last + FORGET_AFTER))
+  redis.call('SET', key, cmsgpack.pack(rec), 'PXAT', last + FORGET_AFTER)
   redis.call('ZADD', due, first, digest)
 end
 
@@ -78,7 +78,7 @@ end
 
 local function next_token(key)
   local token = math.max((tonumber(redis.call('GET', key) or 0)) + 1, now_us)
-  redis.call('SET', key, string.format('%.0f', token))
+  redis.call('SET', key, token)
   return token
 end
 

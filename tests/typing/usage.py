@@ -1,0 +1,131 @@
+"""The public API as a user types it. Checked by ``test_public_api.py``; ``# ->`` behind a ``reveal_type`` is what it must say."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from celery import Celery
+
+import celery_once_more
+from celery_once_more import (
+    ArgumentsError,
+    ConfigurationError,
+    DuplicateDropped,
+    LockConflict,
+    LockLost,
+    OnceMoreError,
+    StoreUnavailable,
+    UniqueResult,
+    UniqueTask,
+    current_lock,
+    signals,
+)
+from celery_once_more.reaper import ReapReport, reap
+
+if TYPE_CHECKING:
+    from typing_extensions import reveal_type
+
+app = Celery("shop", broker="redis://localhost/0", backend="redis://localhost/1")
+app.conf.once_more_lease = timedelta(seconds=30)
+app.conf.beat_schedule = {"reap-locks": {"task": "celery_once_more.reap", "schedule": 30.0}}
+
+
+@app.task(base=UniqueTask, lock="until_executed", lock_args=["event_id"], on_conflict={"client": "raise", "server": "log"})
+def settle(event_id: str, payload: Mapping[str, Any] | None = None) -> str:
+    return event_id
+
+
+class Ship(UniqueTask):
+    """A class-based task, and a project's own base."""
+
+    name = "shop.ship"
+    lock = "until_executed"
+    lock_args = ("order_id",)
+    on_conflict = "raise"
+    on_outage = "proceed"
+
+    def run(self, order_id: int, *, express: bool = False) -> int:
+        current_lock.check()
+        if current_lock:
+            reveal_type(current_lock.digest)  # -> str | None
+            reveal_type(current_lock.fencing_token)  # -> int | None
+            reveal_type(current_lock.remaining)  # -> float
+            reveal_type(current_lock.check())  # -> None
+        return order_id
+
+    def before_start(self, task_id: str, args: Any, kwargs: Any) -> None:
+        super().before_start(task_id, args, kwargs)
+
+
+ship = Ship()
+reveal_type(UniqueTask.lock)  # -> str | None
+reveal_type(UniqueTask.on_conflict)  # -> str | Mapping[str, str] | None
+reveal_type(UniqueTask.on_outage)  # -> str | None
+
+
+def publish() -> str | None:
+    result: UniqueResult = settle.delay("evt_1", {"amount": 5})
+    reveal_type(result.duplicate)  # -> bool
+    if result.duplicate:
+        return str(result.id)
+    reveal_type(ship.AsyncResult("some id"))  # -> UniqueResult
+    try:
+        ship.apply_async((1,), {"express": True}, lock=None, on_conflict="log", countdown=5)
+    except LockConflict as exc:
+        reveal_type(exc.holder)  # -> str
+        reveal_type(exc.digest)  # -> str
+        reveal_type(exc.task)  # -> str
+        return exc.holder
+    except ArgumentsError as exc:
+        reveal_type(exc.argument)  # -> str
+        reveal_type(exc.task)  # -> str
+    except (ConfigurationError, StoreUnavailable) as exc:
+        reveal_type(str(exc))  # -> str
+    except OnceMoreError:
+        raise
+    return None
+
+
+def wait(result: UniqueResult) -> str | None:
+    try:
+        result.get(timeout=10)
+    except DuplicateDropped as exc:
+        reveal_type(exc.holder)  # -> str
+        reveal_type(exc.digest)  # -> str
+        return exc.holder
+    except LockLost as exc:
+        reveal_type(exc.task)  # -> str
+        reveal_type(exc.digest)  # -> str
+    return None
+
+
+def count(report: ReapReport) -> int:
+    reveal_type(report.lapsed)  # -> int
+    reveal_type(report.orphaned)  # -> int
+    reveal_type(report.kept)  # -> int
+    reveal_type(report.unreadable)  # -> list[str]
+    reveal_type(report.as_dict())  # -> dict[str, Any]
+    for task, counts in report.tasks.items():
+        reveal_type(task)  # -> str
+        reveal_type(counts.lapsed)  # -> int
+    return report.lapsed
+
+
+reveal_type(reap(app))  # -> ReapReport
+reveal_type(celery_once_more.__all__)  # -> list[str]
+
+
+def on_conflict(sender: str, task_id: str, digest: str, **what: Any) -> None:
+    pass
+
+
+for signal in (
+    signals.lock_acquired,
+    signals.lock_conflict,
+    signals.lock_lost,
+    signals.lock_reaped,
+    signals.lock_released,
+    signals.store_unavailable,
+    signals.task_redelivered,
+):
+    signal.connect(on_conflict)
