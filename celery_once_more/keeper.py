@@ -67,8 +67,7 @@ class Keeper:
         Raises:
             StoreUnavailable: the store did not answer.
         """
-        runs = active_runs()
-        self.renew(runs)
+        self.renew([*active_runs(), *list(runtime(self.app).lingering.values())])
         if self._uses_locks():
             reap(self.app, buckets=list(itertools.islice(self._buckets, BUCKETS_A_BEAT)))
 
@@ -82,6 +81,8 @@ class Keeper:
         asked = [(run.ticket, run.run_id, run.run_id in self._seen) for run in runs]
         answers = rt.store.renew(asked, lease_ms=rt.lease_ms)
         for run, answer in zip(runs, answers, strict=True):
+            if answer.verdict in ("over", "lost"):
+                rt.lingering.pop(run.run_id, None)
             if answer.verdict in ("lost", "retaken") and run.run_id in self._seen - self._told:
                 self._told.add(run.run_id)
                 again = "it was gone, and is taken again under a new token" if answer.verdict == "retaken" else None

@@ -15,6 +15,7 @@ from celery_once_more.exceptions import ConfigurationError
 from celery_once_more.locks import LockStore
 from celery_once_more.locks.connect import connect, is_redis, masked, ssl_options
 from celery_once_more.locks.redis import RedisStore
+from celery_once_more.run import Run
 from celery_once_more.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -27,6 +28,8 @@ VISIBILITY_TIMEOUT = 3600.0
 class Runtime:
     def __init__(self, app: Celery) -> None:
         self.app = app
+        #: in a worker's main process, by run id: what Celery counts as over while its child still lives
+        self.lingering: dict[str, Run] = {}
 
     @cached_property
     def settings(self) -> Settings:

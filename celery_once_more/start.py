@@ -119,6 +119,9 @@ def _pass(task: Task) -> None:
         report.reaped(answer.lapsed)
         report.conflict(run.ticket, answer.holder, "server", "put off: it was admitted")
         put_off(task, run, answer.holder.remaining_ms)
+    elif answer.holder.task_id == run.ticket.task_id:  # the result under this id is the holder's to write
+        report.redelivered(run.ticket, "ended", "under the id of the call that holds the lock")
+        raise Ignore("another message with this id is on its way")
     else:
         report.reaped(answer.lapsed)
         conflict.SERVER[task.once_more.server](task, run.ticket, answer.holder)

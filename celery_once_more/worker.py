@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from celery.exceptions import TimeLimitExceeded
@@ -68,22 +69,35 @@ class UniqueRequest(Request):
 
     def maybe_expire(self) -> Any:
         """A copy of a message that runs, or is done, does not expire: that would overwrite the result of its run."""
-        if self.expires and self._runs_elsewhere():
+        if self.expires and self._stands() in ("running", "done"):
             return False
         return super().maybe_expire()
 
     def _retry_worker_lost(self, exc: BaseException, exc_info: Any) -> bool:
-        with reentering(Reentry("retry", self.id, self.once_more_run)):
+        run = self.once_more_run
+        if run is not None and self._stands() == "waiting":  # the child died before it could ask: no run has the lock
+            run = replace(run, run_id="")
+        with reentering(Reentry("retry", self.id, run)):
             self._moved_on = bool(super()._retry_worker_lost(exc, exc_info))
         return self._moved_on
 
     def _announce_revoked(self, reason: str, terminated: bool, signum: Any, expired: bool) -> None:
         super()._announce_revoked(reason, terminated, signum, expired)
         if terminated:
-            return  # its child is still alive: on_failure comes when it is not
+            self._linger()
+            return
         with self._store("release", "its lock ends with its queue lease") as (run, rt):
             if run is not None and rt.store.release(run.ticket):
                 report.released(run.ticket, reason)
+
+    def _announce_cancelled(self, *args: Any, **kwargs: Any) -> None:
+        super()._announce_cancelled(*args, **kwargs)
+        self._linger()
+
+    def _linger(self) -> None:
+        """Celery counts the run as over; its child was sent a signal, and still lives: on_failure comes when it does not."""
+        if self.once_more_run is not None:
+            runtime(self._app).lingering[self.once_more_run.run_id] = self.once_more_run
 
     @contextmanager
     def _ending(self) -> Iterator[None]:
@@ -92,6 +106,8 @@ class UniqueRequest(Request):
             yield
         finally:
             self._cut_short = False
+            if self.once_more_run is not None:
+                runtime(self._app).lingering.pop(self.once_more_run.run_id, None)
             self._settle()
 
     def _settle(self) -> None:
@@ -120,19 +136,23 @@ class UniqueRequest(Request):
         with self._store("finish", "its lock lapses with its lease") as (run, rt):
             if run is None:
                 return
-            verdict = rt.store.finish(run.ticket, run=run.run_id, only_held=True)
+            verdict = rt.store.finish(run.ticket, run=run.run_id, only_this_message=True)
             if verdict == "freed" or (verdict == "lost" and rt.store.release(run.ticket)):
                 report.released(run.ticket, reason)
 
     def _lapse_soon(self) -> None:
         with self._store("renew", "its lock lapses with its lease") as (run, rt):
-            if run is not None:
-                rt.store.renew([(run.ticket, run.run_id, False)], lease_ms=DYING_MS)
+            if run is None:
+                return
+            (answer,) = rt.store.renew([(run.ticket, run.run_id, False)], lease_ms=DYING_MS)
+            if answer.verdict == "over" and not self._given_back:  # it never started: what waits is this very message
+                rt.store.release(run.ticket)
 
-    def _runs_elsewhere(self) -> bool:
+    def _stands(self) -> str:
+        """How this message stands at the store; ``none`` where nobody knows."""
         with self._store("look", "it counts as one that does not run") as (run, rt):
-            return run is not None and rt.store.look(run.ticket, run=run.run_id)[0] in ("running", "done")
-        return False
+            return rt.store.look(run.ticket, run=run.run_id)[0] if run is not None else "none"
+        return "none"
 
     @contextmanager
     def _store(self, act: str, otherwise: str) -> Iterator[tuple[Run | None, Runtime]]:

@@ -74,10 +74,11 @@ class LockStore(Protocol):
     def start(self, ticket: Ticket, *, run: str, lease_ms: int, redelivered: bool) -> Answer:
         """The one question at the start of a run."""
 
-    def finish(self, ticket: Ticket, *, run: str, only_held: bool = False) -> str:
+    def finish(self, ticket: Ticket, *, run: str, only_this_message: bool = False) -> str:
         """The run is over for good: ``freed``, ``gone`` (nothing was held) or ``lost`` (somebody else's now).
 
-        The call is remembered as done, except when ``lost``, or ``gone`` with ``only_held``.
+        The call is remembered as done, except when ``lost``. ``only_this_message``, for who cannot know whether a retry was
+        published: just the message is remembered, and nothing where nothing was held.
         """
 
     def requeue(self, ticket: Ticket, *, run: str | None, hop: int, wait_ms: int) -> bool:

@@ -64,8 +64,9 @@ class RedisStore:
         keys = (*self._indexed(ticket), self.keys.token(ticket.digest), *self.keys.done(ticket.digest))
         return _answer(ticket, self._run("start", keys, argv))
 
-    def finish(self, ticket: Ticket, *, run: str, only_held: bool = False) -> str:
-        argv = (ticket.digest, ticket.series, run, ticket.done_member, self.window_ms, int(only_held))
+    def finish(self, ticket: Ticket, *, run: str, only_this_message: bool = False) -> str:
+        over = ticket.spent_member if only_this_message else ticket.done_member
+        argv = (ticket.digest, ticket.series, run, over, self.window_ms, int(only_this_message))
         return _text(self._run("finish", self._remembering(ticket), argv))
 
     def requeue(self, ticket: Ticket, *, run: str | None, hop: int, wait_ms: int) -> bool:
@@ -151,7 +152,7 @@ def _lapsed(task: bytes | str, digest: bytes | str, task_id: bytes | str, phase:
 
 
 def _text(value: bytes | str) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+    return value.decode("utf-8", "surrogatepass") if isinstance(value, bytes) else value
 
 
 def _answer(ticket: Ticket, raw: list[Any]) -> Answer:

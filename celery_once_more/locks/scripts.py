@@ -34,9 +34,11 @@ class Script:
     def run_many(self, client: redis.Redis, calls: Sequence[tuple[Sequence[str], Arguments]]) -> list[Any]:
         """All calls in one pipelined round trip; an answer may be the exception that this one call met."""
         answers = self._pipelined(client, calls)
-        if any(isinstance(answer, NoScriptError) for answer in answers):
+        again = [i for i, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
+        if again:  # only these: what the others did is done, and their answers tell of it
             client.script_load(self.text)
-            answers = self._pipelined(client, calls)
+            for i, answer in zip(again, self._pipelined(client, [calls[i] for i in again]), strict=True):
+                answers[i] = answer
         return answers
 
     def _pipelined(self, client: redis.Redis, calls: Sequence[tuple[Sequence[str], Arguments]]) -> list[Any]:

@@ -8,12 +8,17 @@ local clock = redis.call('TIME')
 local now_us = clock[1] * 1000000 + clock[2]
 local now = math.floor(now_us / 1000)
 
+local SHAPE = {'number', 'string', 'string', 'string', 'number', 'number', 'number', 'table'}
+
+-- nil for what is not a record of ours
 local function decode(raw)
   local ok, rec = pcall(cmsgpack.unpack, raw)
-  if not ok or type(rec) ~= 'table' or type(rec[1]) ~= 'string' then return nil end
+  if not ok or type(rec) ~= 'table' or type(rec[1]) ~= 'string' or #rec < 2 then return nil end
   for i = 2, #rec do
-    local h = rec[i]
-    if type(h) ~= 'table' or type(h[UNTIL]) ~= 'number' or type(h[HOPS]) ~= 'table' then return nil end
+    for place, kind in ipairs(SHAPE) do
+      if type(rec[i]) ~= 'table' or type(rec[i][place]) ~= kind then return nil end
+    end
+    if not string.find('WR', rec[i][PHASE], 1, true) or type(rec[i][HOPS][1]) ~= 'number' then return nil end
   end
   return rec
 end
