@@ -1,79 +1,96 @@
 """``before_task_publish``: every message of a unique task leaves with its ticket, or with none that is not its own.
 
 Publishes through ``apply_async`` were decided before; those that went past it, by name, ask for their lock here. The
-start is the authority over these; a lock taken here already spares most duplicates their trip.
+start is the authority over these; a lock taken here already spares most duplicates their trip. The signal knows neither
+the app nor how the publish ends: both are learned around the app's own ``send_task``.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
-from celery import Task, current_app
+from celery import Celery, Task
 
 from celery_once_more import queues, report
-from celery_once_more.call import HANDOVER_MS
 from celery_once_more.exceptions import ArgumentsError, StoreUnavailable
-from celery_once_more.options import Options
 from celery_once_more.outgoing import envelope_for
 from celery_once_more.run import fresh_ticket
 from celery_once_more.runtime import runtime
-from celery_once_more.ticket import HEADER, new_series, read
+from celery_once_more.ticket import HEADER, Ticket, new_series
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass
+class Sending:
+    """One ``send_task`` of an app, while it is under way."""
+
+    app: Celery
+    #: what the receiver took the lock with
+    ticket: Ticket | None = None
+
+
+_sending: ContextVar[Sending | None] = ContextVar("once_more_sending", default=None)
+
+
+def watched(app: Celery, send_task: Callable[..., Any]) -> Callable[..., Any]:
+    """``app.send_task``, with a lock that its receiver took freed where the publish fails."""
+
+    @functools.wraps(send_task)
+    def send(*args: Any, **kwargs: Any) -> Any:
+        sending = Sending(app)
+        token = _sending.set(sending)
+        try:
+            return send_task(*args, **kwargs)
+        except BaseException:
+            if sending.ticket is not None:
+                runtime(app).give_back(sending.ticket)
+            raise
+        finally:
+            _sending.reset(token)
+
+    return send
 
 
 def before_publish(sender: str, headers: dict[str, Any], body: Any, exchange: Any = None, routing_key: Any = None,
                    **_: Any) -> None:  # fmt: skip
     """``before_task_publish``: attach the ticket; take the lock for a publish that went past ``apply_async`` by name."""
-    task_id = headers.get("id")
-    if not isinstance(task_id, str):
-        return  # protocol 1 has no place for a ticket
+    task_id, sending = headers.get("id"), _sending.get()
+    if task_id is None or sending is None:
+        return  # protocol 1 has no place for a ticket; and what no app of ours sends is not ours
     envelope = envelope_for(sender, task_id)
     if envelope is not None:
         headers.pop(HEADER, None)
         if envelope.header is not None:
             headers[HEADER] = envelope.header
         return
-    task = current_app.tasks.get(sender) if current_app.finalized else None
-    options = getattr(task, "once_more", None)
-    if task is None or options is None:
+    task = sending.app._tasks.get(sender)
+    if getattr(task, "once_more", None) is None:
         return
     headers.pop(HEADER, None)
-    if options.lock is not None:
-        _by_name(task, options, headers, body, queues.delivered_from(task.app, getattr(exchange, "name", exchange), routing_key))
+    if task.once_more.lock is not None:
+        queue = queues.delivered_from(sending.app, getattr(exchange, "name", exchange), routing_key)
+        sending.ticket = _take(task, headers, body, queue)
 
 
-def _by_name(task: Task, options: Options, headers: dict[str, Any], body: Any, queue: str | None) -> None:
-    """The start is the authority over these; taking the lock here already spares most duplicates their trip."""
+def _take(task: Task, headers: dict[str, Any], body: Any, queue: str | None) -> Ticket | None:
     rt = runtime(task.app)
     try:
-        ticket = fresh_ticket(task, options, body[0], body[1], task_id=headers["id"], queue=queue, series=new_series())
-        answer = rt.store.acquire(ticket, wait_ms=HANDOVER_MS)
+        ticket = fresh_ticket(task, task.once_more, body[0], body[1], task_id=headers["id"], queue=queue, series=new_series())
+        eta_s, expires_s = rt.seconds_until(headers.get("eta")) or 0.0, rt.seconds_until(headers.get("expires"))
+        answer = rt.store.acquire(ticket, wait_ms=rt.wait_ms(eta_s, expires_s))
     except (ArgumentsError, TypeError, StoreUnavailable) as exc:
         logger.warning("task %s[%s], published by name, goes without a ticket: %s", task.name, headers["id"], exc)
-        return
+        return None
     if answer.holder is not None:
         report.reaped(answer.lapsed)
         report.conflict(ticket, answer.holder, "client", "published by name without a ticket, to be settled at its start")
-        return
+        return None
     headers[HEADER] = ticket.to_header()
     report.acquired(ticket, "waiting", answer)
-
-
-def after_publish(sender: str, headers: Mapping[str, Any], **_: Any) -> None:
-    """``after_task_publish``: a message by name is in the broker, so its lock may wait as long as it does."""
-    task_id = headers.get("id")
-    if HEADER not in headers or not isinstance(task_id, str) or envelope_for(sender, task_id) is not None:
-        return
-    task = current_app.tasks.get(sender) if current_app.finalized else None
-    ticket = read(headers[HEADER], task=sender, task_id=task_id)
-    if getattr(task, "once_more", None) is None or ticket is None:
-        return
-    rt = runtime(current_app)
-    eta_s, expires_s = rt.seconds_until(headers.get("eta")) or 0.0, rt.seconds_until(headers.get("expires"))
-    try:
-        rt.store.confirm(ticket, hop=ticket.hop, wait_ms=rt.wait_ms(eta_s, expires_s))
-    except StoreUnavailable as exc:
-        report.unavailable(ticket, "confirm", exc, "its lock ends within half a minute, its message runs all the same")
+    return ticket

@@ -8,14 +8,12 @@ from typing import Any
 
 from celery import Task
 
-from celery_once_more import report
-from celery_once_more.exceptions import StoreUnavailable
 from celery_once_more.options import Options
 from celery_once_more.outgoing import carrying
 from celery_once_more.runtime import Runtime, runtime
 from celery_once_more.ticket import Ticket
 
-#: a message that was published by name, or a retry that is not confirmed, has this long to be seen in the broker
+#: a retry has this long from its requeue to its confirm
 HANDOVER_MS = 30_000
 
 
@@ -51,9 +49,5 @@ class Call:
         try:
             return self.publish(ticket)
         except BaseException:
-            try:
-                if self.runtime.store.release(ticket):
-                    report.released(ticket, "publish failed")
-            except StoreUnavailable as exc:
-                report.unavailable(ticket, "release", exc, "the lock stays until its queue lease ends")
+            self.runtime.give_back(ticket)
             raise

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 import threading
 from typing import Any
 
@@ -23,6 +24,9 @@ from celery_once_more.runtime import runtime
 
 logger = logging.getLogger(__name__)
 
+#: held during a beat, and during a fork: what a thread holds when its process forks, such as the lock of a module that is
+#: being imported, stays locked in the child for ever
+_at_work = threading.Lock()
 #: beats in one lease
 BEATS = 3
 #: buckets reaped by each beat
@@ -55,7 +59,8 @@ class Keeper:
         pause = threading.Event()
         while not pause.wait(interval_s):
             try:
-                self.beat()
+                with _at_work:
+                    self.beat()
             except OnceMoreError as exc:
                 logger.warning("leases are not renewed now, the next beat tries again: %s", exc)
             except Exception:
@@ -110,4 +115,5 @@ class KeeperStep(bootsteps.StartStopStep):
     def start(self, parent: Any) -> None:
         keeper = Keeper(parent.app)
         keeper.check()
+        os.register_at_fork(before=_at_work.acquire, after_in_parent=_at_work.release, after_in_child=_at_work.release)
         keeper.start()

@@ -11,12 +11,14 @@ from typing import Any
 from celery import Celery
 from celery.utils.time import maybe_iso8601, maybe_make_aware
 
-from celery_once_more.exceptions import ConfigurationError
+from celery_once_more import report
+from celery_once_more.exceptions import ConfigurationError, StoreUnavailable
 from celery_once_more.locks import LockStore
 from celery_once_more.locks.connect import connect, is_redis, masked, ssl_options
 from celery_once_more.locks.redis import RedisStore
 from celery_once_more.run import Run
 from celery_once_more.settings import Settings
+from celery_once_more.ticket import Ticket
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +56,14 @@ class Runtime:
         """How long a message that starts in ``eta_s`` may keep its lock waiting: the queue lease, never beyond ``expires``."""
         wait_s = max(eta_s, 0.0) + self.settings.queue_lease
         return milliseconds(wait_s if expires_s is None else min(wait_s, expires_s))
+
+    def give_back(self, ticket: Ticket) -> None:
+        """Free a lock that was taken for a message which was not published after all."""
+        try:
+            if self.store.release(ticket):
+                report.released(ticket, "publish failed")
+        except StoreUnavailable as exc:
+            report.unavailable(ticket, "release", exc, "the lock stays until its queue lease ends")
 
     def put_off_s(self, remaining_ms: int | None = None) -> float:
         """Seconds after which a message that cannot start now shall come again: what is left of the lease that is in its

@@ -159,7 +159,6 @@ def _connect(app: Celery) -> None:
     """The receivers of Celery's signals, the keeper and the reap task; again and again without harm."""
     for name, receiver in (
         ("before_task_publish", attach.before_publish),
-        ("after_task_publish", attach.after_publish),
         ("task_prerun", start.ask),
         ("task_postrun", end.after_run),
     ):
@@ -167,5 +166,6 @@ def _connect(app: Celery) -> None:
     if not vars(app).get("_once_more_installed"):
         app._once_more_installed = True
         app.steps["worker"].add(KEEPER)
+        app.send_task = attach.watched(app, app.send_task)
         if reaper.TASK_NAME not in app._tasks:
             reaper.register(app)

@@ -115,5 +115,7 @@ def ssl_options(use_ssl: Any) -> dict[str, Any]:
     options = dict(use_ssl) if isinstance(use_ssl, Mapping) else {}
     requirement = options.get("ssl_cert_reqs")
     if isinstance(requirement, ssl.VerifyMode):
-        options["ssl_cert_reqs"] = requirement.name[len("CERT_") :].lower()
+        requirement = requirement.name
+    if isinstance(requirement, str):
+        options["ssl_cert_reqs"] = requirement.removeprefix("CERT_").lower()
     return {"ssl": True, **options}

@@ -47,6 +47,7 @@ class RedisStore:
 
     @property
     def client(self) -> redis.Redis:
+        """redis-py's client over the same pool, for whoever wants to look at the records."""
         return self.wire.client
 
     def acquire(self, ticket: Ticket, *, wait_ms: int) -> Answer:
@@ -87,6 +88,9 @@ class RedisStore:
                     ticket.done_member, ticket.spent_member, int(retake))  # fmt: skip
             calls.append((keys, argv))
         answers = self._run_many("renew", calls)
+        refusals = [answer for answer in answers if isinstance(answer, Exception)]
+        if len(refusals) == len(answers):  # not this or that record: the server
+            raise _unavailable("renew", refusals[0]) from refusals[0]
         return [Renewal(verdict="unknown" if isinstance(a, Exception) else _text(a)) for a in answers]
 
     def look(self, ticket: Ticket, *, run: str) -> tuple[str, int, int]:
@@ -124,7 +128,7 @@ class RedisStore:
 
     def _run_many(self, act: str, calls: Sequence[tuple[Sequence[str], Arguments]]) -> list[Any]:
         try:
-            return script(act).run_many(self.client, calls)
+            return script(act).run_many(self.wire, calls)
         except (RedisError, OSError) as exc:
             raise _unavailable(act, exc) from exc
 

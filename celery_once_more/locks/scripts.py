@@ -11,10 +11,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-import redis
 from redis.exceptions import NoScriptError
 
-from celery_once_more.locks.wire import Wire
+from celery_once_more.locks.wire import Command, Wire
 
 Arguments = Sequence[str | int]
 
@@ -27,25 +26,20 @@ class Script:
 
     def run(self, wire: Wire, keys: Sequence[str], argv: Arguments) -> Any:
         try:
-            return wire.send("EVALSHA", self.sha, len(keys), *keys, *argv)
+            return wire.send(("EVALSHA", self.sha, len(keys), *keys, *argv))
         except NoScriptError:
-            return wire.send("EVAL", self.text, len(keys), *keys, *argv)
+            return wire.send(("EVAL", self.text, len(keys), *keys, *argv))
 
-    def run_many(self, client: redis.Redis, calls: Sequence[tuple[Sequence[str], Arguments]]) -> list[Any]:
+    def run_many(self, wire: Wire, calls: Sequence[tuple[Sequence[str], Arguments]]) -> list[Any]:
         """All calls in one pipelined round trip; an answer may be the exception that this one call met."""
-        answers = self._pipelined(client, calls)
+        commands: list[Command] = [("EVALSHA", self.sha, len(keys), *keys, *argv) for keys, argv in calls]
+        answers = wire.send_many(commands)
         again = [i for i, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
         if again:  # only these: what the others did is done, and their answers tell of it
-            client.script_load(self.text)
-            for i, answer in zip(again, self._pipelined(client, [calls[i] for i in again]), strict=True):
+            wire.send(("SCRIPT", "LOAD", self.text))
+            for i, answer in zip(again, wire.send_many([commands[i] for i in again]), strict=True):
                 answers[i] = answer
         return answers
-
-    def _pipelined(self, client: redis.Redis, calls: Sequence[tuple[Sequence[str], Arguments]]) -> list[Any]:
-        pipeline = client.pipeline(transaction=False)
-        for keys, argv in calls:
-            pipeline.evalsha(self.sha, len(keys), *keys, *argv)
-        return pipeline.execute(raise_on_error=False)
 
 
 @cache

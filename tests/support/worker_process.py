@@ -36,9 +36,7 @@ class WorkerProcess:
                    "--without-gossip", "--without-mingle", *self.options]  # fmt: skip
         self.starts += 1
         with open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen(
-                command, stdout=log, stderr=log, env=self.env, cwd=self.cwd, start_new_session=True
-            )
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, env=self.env, cwd=self.cwd, start_new_session=True)
 
     @property
     def status(self):
@@ -56,7 +54,7 @@ class WorkerProcess:
     def logs(self):
         return Path(self.log_path).read_text(errors="replace")
 
-    def kill(self, signal="SIGKILL"):  # noqa: A002  (the name that pytest-celery calls it by)
+    def kill(self, signal="SIGKILL"):
         os.kill(self.process.pid, _number(signal))
 
     def restart(self, timeout=None):

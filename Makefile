@@ -1,0 +1,73 @@
+# Everything that a checkout needs is made here, from its own files, in virtual environments beside them.
+#   make demo    duplicates and a crash, with a real worker, beside the same on plain Celery (half a minute)
+#   make test    lint, types and every test, on the newest Celery; then the ends of a run on Celery 5.6
+#   make lint, make types, make bench, make clean
+# Another Python: make demo PYTHON=python3.12 (after `make clean`, or with VENV=.venv-312).
+# Some tests only: make test TESTS=tests/unit
+
+PYTHON ?= python3
+VENV ?= .venv
+VENV_56 ?= .venv-56
+CELERY_56 = celery==5.6.3
+TESTS ?= tests
+#: test processes at once: they wait for workers most of the time
+JOBS ?= 3
+
+PIP = bin/python -m pip install -qq --disable-pip-version-check
+PYTEST = bin/python -m pytest --numprocesses $(JOBS) --dist loadfile
+TESTS_56 = $(wildcard tests/acceptance/test_ends*.py tests/acceptance/test_slice.py tests/integration/test_hooks*.py)
+
+.PHONY: help demo test test-56 lint types bench clean
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+demo: $(VENV)/.demo
+	@PYTHONDONTWRITEBYTECODE=1 $(VENV)/bin/python example_project/demo.py
+
+test: lint types
+	$(VENV)/$(PYTEST) $(TESTS)
+	$(MAKE) test-56
+
+test-56: $(VENV_56)/.dev
+	$(VENV_56)/$(PYTEST) $(TESTS_56)
+
+lint: $(VENV)/.dev
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/lint-imports
+
+types: $(VENV)/.dev
+	$(VENV)/bin/mypy
+
+bench: $(VENV)/.dev
+	$(VENV)/bin/python tests/benchmarks/run.py $(ARGS)
+
+clean:
+	rm -rf $(VENV) $(VENV_56) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Each stamp says that its packages are in; pip installs again only what a changed file asks for.
+
+$(VENV)/.demo: example_project/requirements.txt requirements-dev.txt pyproject.toml | $(VENV)/bin/python
+	@echo "Installing what the demo needs into $(VENV), once."
+	@$(VENV)/$(PIP) --constraint requirements-dev.txt --requirement example_project/requirements.txt --editable .
+	@touch $@
+
+$(VENV)/.dev: requirements-dev.txt pyproject.toml | $(VENV)/bin/python
+	@echo "Installing what the tests need into $(VENV), once."
+	@$(VENV)/$(PIP) --requirement requirements-dev.txt
+	@$(VENV)/$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@ $(VENV)/.demo
+
+$(VENV_56)/.dev: requirements-dev.txt pyproject.toml Makefile | $(VENV_56)/bin/python
+	@echo "Installing what the tests need into $(VENV_56), once, with $(CELERY_56)."
+	@sed 's/^celery==.*/$(CELERY_56)/' requirements-dev.txt >$(VENV_56)/requirements.txt
+	@$(VENV_56)/$(PIP) --requirement $(VENV_56)/requirements.txt
+	@$(VENV_56)/$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+%/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+	  echo "celery-once-more needs Python 3.10 or later, and $(PYTHON) is not: say for example make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv $* || { rm -rf $*; exit 1; }

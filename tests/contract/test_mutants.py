@@ -1,0 +1,98 @@
+"""The model and the world see a wrong rule: each mutant of a script, or of the order of the acts, is caught, soon.
+
+A mutant of a script is its text with one rule taken out, run on a real Redis. Programs are the same every time.
+"""
+
+import random
+from hashlib import sha1
+
+import pytest
+from contract.twins import Twins
+from contract.world import STEP_BITS, World
+
+from celery_once_more.locks import redis as redis_store
+from celery_once_more.locks.scripts import Script
+
+#: programs until which a mutant must be caught
+PROGRAMS = 150
+#: what is taken out -> the script, its text, what stands there instead
+MUTANTS = {
+    "whoever holds the lock counts as the owner": (
+        "finish", "local own, i = find(rec, tonumber(ARGV[2]))", "local own, i = rec[2], 2",
+    ),
+    "any run of the call may finish it": ("finish", "own[RUN] == ARGV[3]", "true"),
+    "any run of the call may requeue it": ("requeue", "own[RUN] ~= ARGV[6]", "false"),
+    "any run of the call renews the lease": ("renew", "own[RUN] == run", "true"),
+    "start ignores the hop": ("start", "if own and hop < own[HOPS][1] and not has(own[HOPS], hop)", "if false"),
+    "start does not ask what is done": ("start", "if remembered(KEYS[4], KEYS[5], member)", "if false"),
+    "the task id is the call at the start": (
+        "start", "local own = find(rec, series)", "local own; for i = 2, #rec do if rec[i][ID] == id then own = rec[i] end end",
+    ),
+    "the task id is the call at the publish": (
+        "acquire", "local own = find(rec, series)", "local own; for i = 2, #rec do if rec[i][ID] == ARGV[4] then own = rec[i] end end",
+    ),
+    "the old message is never spent": ("confirm", "remember(KEYS[3]", "has({}, KEYS[3]"),
+    "the old message stays good": ("confirm", "table.remove(own[HOPS], i)", "break"),
+    "the call is done when it is requeued": (
+        "requeue", "return 'kept'\n", "remember(KEYS[3], KEYS[4], ARGV[9], 3600000) return 'kept'\n",
+    ),
+    "a busy lock is taken": ("start", "if runs then return", "if false then return"),
+    "a held lock is taken": ("start", "if n >= tonumber(ARGV[6]) then", "if false then"),
+    "a busy lock is freed": (
+        "start", "if runs then return", "if runs then redis.call('DEL', KEYS[1]); redis.call('ZREM', KEYS[2], digest); return",
+    ),
+    "release frees a lock that runs": ("release", "own[PHASE] ~= 'W'", "false"),
+    "release ignores the hop": ("release", "own[HOPS][1] ~= tonumber(ARGV[3])", "false"),
+    "finish remembers nothing": ("finish", "remember(KEYS[3]", "has({}, KEYS[3]"),
+    "a waiting holder is no hindrance to a publish": ("acquire", "others(rec, own, ARGV[7])", "others(rec, own, 'R')"),
+    "a lapsed holder is never freed": ("acquire", "sweep(rec)", "{}"),
+    "the token stands still": ("start", "next_token(KEYS[3])", "tonumber(redis.call('GET', KEYS[3]) or next_token(KEYS[3]))"),
+    "acquire does not recognise itself": ("acquire", "if own and own[PHASE] == 'W' and own[HOPS][1] == hop then", "if false then"),
+    "start does not recognise itself": ("start", "if runs and own[RUN] == run then return", "if false then return"),
+    "requeue does not recognise itself": (
+        "requeue", "if own and own[PHASE] == 'W' and own[HOPS][1] >= new then", "if own and own[PHASE] == 'W' then return 'lost' elseif false then",
+    ),
+}  # fmt: skip
+#: what has to happen more often than elsewhere
+WEIGHTS = {"release ignores the hop": {"revoke": 25, "copy": 20}}
+#: orders of the acts -> program to begin with
+COMPOSITIONS = {"no confirm": 0, "drop what is busy": 0, "drop what was outlived": 500_749}
+
+
+def caught(twins, first=0, **how):
+    """What the first program that sees something says; ``None`` when none of them does."""
+    for number in range(first, first + PROGRAMS):
+        chance = random.Random(number)
+        program = [chance.getrandbits(STEP_BITS) for _ in range(chance.randint(10, 40))]
+        try:
+            World(twins, early=(0, 4, 8, 2)[number % 4], **how).play(program)
+        except AssertionError as exc:
+            return str(exc)
+    return None
+
+
+@pytest.fixture(scope="module")
+def twins(redis_server):
+    return Twins(redis_server, "mutants-of-the-scripts")
+
+
+@pytest.mark.parametrize("first", sorted(set(COMPOSITIONS.values())))
+def test_without_a_mutant_the_same_programs_find_nothing(twins, first):
+    assert caught(twins, first=first) is None
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_script_without_its_rule_is_caught(name, twins, monkeypatch):
+    act, text, instead = MUTANTS[name]
+    mutant = Script(act)
+    assert mutant.text.count(text) == 1, f"{act} has no such rule any more: {text}"
+    mutant.text = mutant.text.replace(text, instead)
+    mutant.sha = sha1(mutant.text.encode()).hexdigest()
+    whole = redis_store.script
+    monkeypatch.setattr(redis_store, "script", lambda asked: mutant if asked == act else whole(asked))
+    assert caught(twins, weights=WEIGHTS.get(name)), f"{PROGRAMS} programs, and nothing was seen"
+
+
+@pytest.mark.parametrize("name", COMPOSITIONS)
+def test_acts_in_a_wrong_order_are_caught(name, twins):
+    assert caught(twins, composition=name, first=COMPOSITIONS[name]), f"{PROGRAMS} programs, and nothing was seen"

@@ -1,0 +1,54 @@
+"""pytest fixtures for tests with apps of their own: ``pytest_plugins = ["support.app_fixtures"]`` in a test module.
+
+Databases: 0 broker, 1 results, 2 locks, as in ``shop``.
+"""
+
+import gc
+
+import pytest
+from celery import Celery
+
+from support.broker import Broker
+from support.redis_server import RedisServer, free_port
+
+
+@pytest.fixture
+def make_app(clean_redis):
+    """``make_app("name", once_more_lease=3)`` -> a Celery app that is not the current one."""
+    made = []
+
+    def make(name="app", **conf):
+        app = Celery(name, broker=clean_redis.url(0), backend=clean_redis.url(1), set_as_current=False)
+        app.conf.update({"once_more_redis_url": clean_redis.url(2), "result_expires": 600, **conf})
+        made.append(app)
+        return app
+
+    yield make
+    for app in made:
+        app.close()
+    gc.collect()  # a result that is left says goodbye to its backend, which must still be there
+
+
+@pytest.fixture
+def broker(clean_redis):
+    return Broker(clean_redis.client(0))
+
+
+@pytest.fixture
+def locks(clean_redis):
+    """A client of the lock store."""
+    return clean_redis.client(2)
+
+
+@pytest.fixture
+def nowhere():
+    """The URL of a Redis that is not there: whatever asks it fails."""
+    return f"redis://127.0.0.1:{free_port()}/0"
+
+
+@pytest.fixture
+def lock_server(redis_server):
+    """A Redis for the locks alone, which a test may stop, freeze and start again."""
+    server = RedisServer().start()
+    yield server
+    server.stop()
