@@ -110,7 +110,9 @@ def active_runs() -> list[Run]:
 
 
 class KeeperStep(bootsteps.StartStopStep):
-    """Starts the keeper with the worker; it has no stop: the pool still drains when the other steps have stopped."""
+    """Starts the keeper when the pool has forked; it has no stop: the pool still drains when the other steps have stopped."""
+
+    requires = ("celery.worker.components:Pool",)
 
     def start(self, parent: Any) -> None:
         keeper = Keeper(parent.app)

@@ -65,7 +65,8 @@ def connect(url: str, options: Mapping[str, Any]) -> redis.Redis:
             given.pop("master_name", None)
             given.pop("sentinel_kwargs", None)
             client = redis.Redis.from_url(_spelled(url, scheme, given), **given)
-        client.connection_pool.make_connection()  # an option that it does not take shows here, and not at the first use
+        pool = client.connection_pool
+        pool.connection_class(**pool.connection_kwargs)  # an option that it does not take shows here, not at the first use
     except (TypeError, ValueError) as exc:
         raise ConfigurationError(f"once_more_redis_url, once_more_redis_options: {exc}") from exc
     return client

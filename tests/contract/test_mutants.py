@@ -21,7 +21,7 @@ MUTANTS = {
         "finish", "local own, i = find(rec, tonumber(ARGV[2]))", "local own, i = rec[2], 2",
     ),
     "any run of the call may finish it": ("finish", "own[RUN] == ARGV[3]", "true"),
-    "any run of the call may requeue it": ("requeue", "own[RUN] ~= ARGV[6]", "false"),
+    "any run of the call may requeue it": ("requeue", "own[RUN] ~= run", "false"),
     "any run of the call renews the lease": ("renew", "own[RUN] == run", "true"),
     "start ignores the hop": ("start", "if own and hop < own[HOPS][1] and not has(own[HOPS], hop)", "if false"),
     "start does not ask what is done": ("start", "if remembered(KEYS[4], KEYS[5], member)", "if false"),
@@ -50,18 +50,18 @@ MUTANTS = {
     "acquire does not recognise itself": ("acquire", "if own and own[PHASE] == 'W' and own[HOPS][1] == hop then", "if false then"),
     "start does not recognise itself": ("start", "if runs and own[RUN] == run then return", "if false then return"),
     "requeue does not recognise itself": (
-        "requeue", "if own and own[PHASE] == 'W' and own[HOPS][1] >= new then", "if own and own[PHASE] == 'W' then return 'lost' elseif false then",
+        "requeue", "if own and own[PHASE] == 'W' and own[RUN] == run", "if own and own[PHASE] == 'W' and own[RUN] == run then return 'lost' elseif false",
     ),
 }  # fmt: skip
 #: what has to happen more often than elsewhere
 WEIGHTS = {"release ignores the hop": {"revoke": 25, "copy": 20}}
-#: orders of the acts -> program to begin with
-COMPOSITIONS = {"no confirm": 0, "drop what is busy": 0, "drop what was outlived": 500_749}
+#: orders of the acts
+COMPOSITIONS = ["no confirm", "drop what is busy"]
 
 
-def caught(twins, first=0, **how):
+def caught(twins, **how):
     """What the first program that sees something says; ``None`` when none of them does."""
-    for number in range(first, first + PROGRAMS):
+    for number in range(PROGRAMS):
         chance = random.Random(number)
         program = [chance.getrandbits(STEP_BITS) for _ in range(chance.randint(10, 40))]
         try:
@@ -76,9 +76,8 @@ def twins(redis_server):
     return Twins(redis_server, "mutants-of-the-scripts")
 
 
-@pytest.mark.parametrize("first", sorted(set(COMPOSITIONS.values())))
-def test_without_a_mutant_the_same_programs_find_nothing(twins, first):
-    assert caught(twins, first=first) is None
+def test_without_a_mutant_the_same_programs_find_nothing(twins):
+    assert caught(twins) is None
 
 
 @pytest.mark.parametrize("name", MUTANTS)
@@ -95,4 +94,4 @@ def test_a_script_without_its_rule_is_caught(name, twins, monkeypatch):
 
 @pytest.mark.parametrize("name", COMPOSITIONS)
 def test_acts_in_a_wrong_order_are_caught(name, twins):
-    assert caught(twins, composition=name, first=COMPOSITIONS[name]), f"{PROGRAMS} programs, and nothing was seen"
+    assert caught(twins, composition=name), f"{PROGRAMS} programs, and nothing was seen"

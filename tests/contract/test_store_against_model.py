@@ -29,9 +29,10 @@ SEEN = {
     "acquire: admitted": 200, "acquire: refused": 200, "release: True": 40, "release: False": 4,
     "start: run": 400, "start: busy": 25, "start: held": 80, "start: done": 10, "start: conflict": 50,
     "finish: freed": 200, "finish: gone": 10, "finish: lost": 3, "requeue: True": 80, "requeue: False": 2,
-    "confirm: nothing": 60, "renew: renewed": 30, "renew: over": 6, "renew: lost": 2, "renew: retaken": 2,
+    "confirm: nothing": 60, "renew: renewed": 30, "renew: over": 6, "renew: lost": 2, "look: waiting": 8, "look: none": 1,
     "reap: something": 8,
 }  # fmt: skip
+SEEN_AFTER_A_FLUSH = {"renew: retaken": 10}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -55,4 +56,5 @@ def test_the_store_answers_as_the_model_and_keeps_every_promise(kind, redis_serv
             seen.update(world.seen)
 
     run()
-    assert {answer: seen[answer] for answer, least in SEEN.items() if seen[answer] < least} == {}
+    least = SEEN | (SEEN_AFTER_A_FLUSH if "faults" in kind else {})
+    assert {answer: seen[answer] for answer in least if seen[answer] < least[answer]} == {}

@@ -83,7 +83,7 @@ class World:
     #: what happens -> how often, of 256
     WEIGHTS = {
         "publish": 36, "deliver": 56, "end": 22, "retry": 30, "go_on": 40, "give_back": 6, "crash": 12, "redeliver": 10,
-        "publish_early": 6, "outage": 5, "copy": 3, "lapse": 10, "outlive": 6, "renew": 10, "flush": 2, "forget": 1, "reap": 4, "age": 6, "revoke": 2, "lose": 1, "bare": 3,
+        "publish_early": 6, "outage": 5, "unasked": 4, "copy": 3, "lapse": 10, "outlive": 6, "renew": 10, "flush": 2, "forget": 1, "reap": 4, "age": 6, "revoke": 2, "lose": 1, "bare": 3,
     }  # fmt: skip
 
     def __init__(self, twins: Twins, *, early: int = 0, weights: dict[str, int] | None = None, composition: str = "") -> None:
@@ -225,6 +225,19 @@ class World:
         else:
             self.bag.append(replace(message, ticket=message.ticket or message.redelivered, redelivered=False))
 
+    def _unasked(self, pick: int) -> None:
+        """A child dies before it could ask, and its main process publishes a retry: there is no run that could speak for it."""
+        if not self.bag:
+            return
+        message = self.bag.pop(pick % len(self.bag))
+        run = Run(message.call, message, "", stage="requeued", live=False, owns=message.call.late)
+        state = self._act("look", run.ticket, run="")[0]
+        hop = message.hop + 1
+        if state in ("waiting", "none") and hop < 5 and self._act("requeue", run.ticket, run="", hop=hop, wait_ms=HANDOVER):
+            self.runs.append(run)
+        else:
+            self._dies(run)
+
     def _retry(self, pick: int) -> None:
         run = self._pick(pick, lambda r: r.stage == "body" and r.next_hop is None and not r.unlocked and r.message.hop < 4)
         if run is None:
@@ -238,8 +251,7 @@ class World:
             run.stage = "requeued"
         else:  # put off, and not dropped: the run that has its place may be the one without a message in the broker
             self.runs.remove(run)
-            if self.composition != "drop what was outlived":
-                self.bag.append(Message(run.call, run.message.hop, ticket=True))
+            self.bag.append(Message(run.call, run.message.hop, ticket=True))
 
     def _go_on(self, pick: int) -> None:
         """A retry's next step: publish, then confirm."""
@@ -278,9 +290,7 @@ class World:
         if run is None:
             return
         if pick // 64 == 3 and not run.call.late:  # only the child died, and its main process tells the store
-            verdict = self._act("finish", run.ticket, run=run.id, only_this_message=True)
-            if verdict == "freed":
-                run.call.over = run.call.remembered = True
+            self._act("finish", run.ticket, run=run.id, only_this_message=True)
         self._dies(run)
 
     def _dies(self, run: Run) -> None:
@@ -446,7 +456,7 @@ class World:
 
     def _once(self, verb: str, ticket: Ticket, **how):
         answer = self.twins.do(verb, ticket, **how)
-        word = getattr(answer, "verdict", answer)
+        word = getattr(answer, "verdict", answer[0] if isinstance(answer, tuple) else answer)
         self.seen[
             f"{verb}: {word if isinstance(word, (str, bool)) else 'something' if getattr(word, 'lapsed', ()) else 'nothing'}"
         ] += 1
@@ -465,7 +475,7 @@ class World:
             fits = {
                 "release": mine and held.phase == "W" and left is None,
                 "finish": mine and left is None and (held.run == run if held.phase == "R" else run == ""),
-                "requeue": mine and held.run == run,
+                "requeue": mine and (held.run == run or (run == "" and held.phase == "W")),
                 "start": held.phase == "W" and (mine or (not ticket.admitted and held.task_id == ticket.task_id)),
             }.get(verb, False)
             lapsed = held.until <= now and (left is None or mine) and verb in ("acquire", "start", "reap", "requeue")

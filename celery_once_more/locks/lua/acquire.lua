@@ -6,8 +6,11 @@ local digest, series, hop = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[5])
 local rec = load(KEYS[1], ARGV[2])
 local lapsed = sweep(rec)
 local own = find(rec, series)
-if own and own[PHASE] == 'W' and own[HOPS][1] == hop then return {'admitted', lapsed} end
-local first, n = others(rec, series, ARGV[7])
+local first, n = others(rec, own, ARGV[7])
+if own and own[PHASE] == 'W' and own[HOPS][1] == hop then
+  if #lapsed > 0 then save(KEYS[1], KEYS[2], digest, rec) end
+  return {'admitted', lapsed}
+end
 if own or n >= tonumber(ARGV[6]) then
   first = own or first
   if #lapsed > 0 then save(KEYS[1], KEYS[2], digest, rec) end

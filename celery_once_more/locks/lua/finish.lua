@@ -1,10 +1,11 @@
 -- A run is over for good: free what it holds, and remember the call as done. Changes nothing for a run that was outlived.
 -- KEYS  record, due, done, old
--- ARGV  digest, series, run, done member, window ms, 1 to remember only what was held
+-- ARGV  digest, series, run (none: it ran without a lock, and frees what its message waited with), done member, window ms,
+--       1 to remember only what was held
 -- gives 'freed', 'gone' or 'lost'
 local rec = load(KEYS[1], '')
 local own, i = find(rec, tonumber(ARGV[2]))
-if own and own[RUN] ~= ARGV[3] then return 'lost' end
+if own and not (own[PHASE] == 'R' and own[RUN] == ARGV[3] or own[PHASE] == 'W' and ARGV[3] == '') then return 'lost' end
 if not own and ARGV[6] == '1' then return 'gone' end
 if own then
   table.remove(rec, i)

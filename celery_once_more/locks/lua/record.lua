@@ -62,12 +62,12 @@ local function sweep(rec, spare)
   return dropped
 end
 
--- The first holder of another series in one of `phases`, and how many there are.
-local function others(rec, series, phases)
+-- The first holder but `own` in one of `phases`, and how many there are.
+local function others(rec, own, phases)
   local first, n = nil, 0
   for i = 2, #rec do
     local h = rec[i]
-    if h[SERIES] ~= series and string.find(phases, h[PHASE], 1, true) then
+    if h ~= own and string.find(phases, h[PHASE], 1, true) then
       first, n = first or h, n + 1
     end
   end

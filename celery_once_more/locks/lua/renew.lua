@@ -14,8 +14,7 @@ if own then return own[PHASE] == 'W' and 'over' or 'lost' end
 for _, member in ipairs({ARGV[10], ARGV[11]}) do
   if remembered(KEYS[4], KEYS[5], member) then return 'over' end
 end
-sweep(rec)
-local _, n = others(rec, series, ARGV[7])
+local _, n = others(rec, nil, ARGV[7])  -- one that lapsed as well: freeing it is the reaper's, which tells
 if ARGV[12] ~= '1' or n >= tonumber(ARGV[6]) then return 'lost' end
 rec[#rec + 1] = {series, ARGV[4], run, 'R', now + tonumber(ARGV[9]), 0, next_token(KEYS[3]), {hop}}
 save(KEYS[1], KEYS[2], ARGV[1], rec)
