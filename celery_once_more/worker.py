@@ -7,6 +7,7 @@ child mean the same run.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -125,7 +126,14 @@ class UniqueRequest(Request):
         self._given_back = True
         if self._dying:
             self._lapse_soon()
-            return
+            waits = threading.Timer(DYING_MS / 2000, self._requeue)
+            waits.daemon = True
+            waits.start()
+        else:
+            self._requeue()
+
+    def _requeue(self) -> None:
+        """The lock waits for the next delivery."""
         with self._store("requeue", "the next delivery waits for its lease to lapse") as (run, rt):
             if run is not None:
                 wait_ms = milliseconds(rt.settings.queue_lease)

@@ -71,16 +71,24 @@ def ends_late_by(self, key, how="success"):
 def _end(self, key, how):
     """Run once by ``how`` (with ``"… when told"``: once the test has opened gate 1), and plainly every further time."""
     first = witness.redis.incr(f"ends:{key}") == 1
+    _body(self, key, how, first)
+    # the body of a run that retries is over when its retry is published: from then on the next run may start
+    if how == "retry always":
+        raise self.retry(countdown=0, max_retries=1)
+    if how == "retry" and first:
+        raise self.retry(countdown=0)
+    return key
+
+
+def _body(self, key, how, first):
     with witness.run(key, how=how, task_id=self.request.id):
         if first and how.endswith(" when told"):
             _hang(lambda: witness.redis.sismember(f"open:{key}", 1))
             how = how.removesuffix(" when told")
         if how == "exception always":
             raise ValueError(key)
-        if how == "retry always":
-            raise self.retry(countdown=0, max_retries=1)
         if not first:
-            return key
+            return
         if how == "exception":
             raise ValueError(key)
         if how == "ignore":
@@ -95,8 +103,6 @@ def _end(self, key, how):
             os.kill(os.getpid(), signal.SIGKILL)
         if how == "hang":
             _hang(lambda: False)
-        if how == "retry":
-            raise self.retry(countdown=0)
         if how == "retry, and go on":
             self.retry(countdown=1, throw=False)  # not at once: it would meet this run, and be put off for a lease
         if how == "retry, and go on until told":
@@ -115,7 +121,6 @@ def _end(self, key, how):
             raise self.replace(self.s(key, how))
         if how == "replace by another":
             raise self.replace(self.s(f"{key}, another"))
-        return key
 
 
 # -- the ends of a run (test_ends_*.py) --

@@ -27,7 +27,7 @@ class Row:
 
 def states() -> list[str]:
     """Every state of one call that the document names."""
-    return [state for state in re.findall(r"^\| `([^`]+)` \|", DOCUMENT.read_text(), re.M)]
+    return list(re.findall(r"^\| `([^`]+)` \|", DOCUMENT.read_text(), re.M))
 
 
 def rows() -> list[Row]:

@@ -60,7 +60,7 @@ def test_a_late_confirmation_does_not_take_the_say_from_a_run_of_the_old_message
     story.requeue(MESSAGE, "A", 1)
     assert story.start(MESSAGE, "B", redelivered=True) == "run"
     story.confirm(MESSAGE, 1)
-    assert story.start(MESSAGE, "B", redelivered=True) == "run"  # its reply was lost: still its own run, though its message is spent
+    assert story.start(MESSAGE, "B", redelivered=True) == "run"  # its reply was lost, and its message is spent by now
     assert story.requeue(MESSAGE, "B", 1)
     assert story.start(RETRY, "C") == "run"
 

@@ -26,10 +26,11 @@ MUTANTS = {
     "start ignores the hop": ("start", "if own and hop < own[HOPS][1] and not has(own[HOPS], hop)", "if false"),
     "start does not ask what is done": ("start", "if remembered(KEYS[4], KEYS[5], member)", "if false"),
     "the task id is the call at the start": (
-        "start", "local own = find(rec, series)", "local own; for i = 2, #rec do if rec[i][ID] == id then own = rec[i] end end",
+        "start", "local own = find(rec, series)", "local own; for i = 2, #rec do own = rec[i][ID] == id and rec[i] or own end",
     ),
     "the task id is the call at the publish": (
-        "acquire", "local own = find(rec, series)", "local own; for i = 2, #rec do if rec[i][ID] == ARGV[4] then own = rec[i] end end",
+        "acquire", "local own = find(rec, series)",
+        "local own; for i = 2, #rec do own = rec[i][ID] == ARGV[4] and rec[i] or own end",
     ),
     "the old message is never spent": ("confirm", "remember(KEYS[3]", "has({}, KEYS[3]"),
     "the old message stays good": ("confirm", "table.remove(own[HOPS], i)", "break"),
@@ -47,10 +48,11 @@ MUTANTS = {
     "a waiting holder is no hindrance to a publish": ("acquire", "others(rec, own, ARGV[7])", "others(rec, own, 'R')"),
     "a lapsed holder is never freed": ("acquire", "sweep(rec)", "{}"),
     "the token stands still": ("start", "next_token(KEYS[3])", "tonumber(redis.call('GET', KEYS[3]) or next_token(KEYS[3]))"),
-    "acquire does not recognise itself": ("acquire", "if own and own[PHASE] == 'W' and own[HOPS][1] == hop then", "if false then"),
+    "acquire does not recognise itself": ("acquire", "if own and own[PHASE] == 'W' and own[HOPS][1] == hop", "if false"),
     "start does not recognise itself": ("start", "if runs and own[RUN] == run then return", "if false then return"),
     "requeue does not recognise itself": (
-        "requeue", "if own and own[PHASE] == 'W' and own[RUN] == run", "if own and own[PHASE] == 'W' and own[RUN] == run then return 'lost' elseif false",
+        "requeue", "if own and own[PHASE] == 'W' and own[RUN] == run and own[HOPS][1] >= new then return 'kept' end",
+        "if own and own[PHASE] == 'W' then return 'lost' end",
     ),
 }  # fmt: skip
 #: what has to happen more often than elsewhere

@@ -38,9 +38,8 @@ if raw then
 end
 local over = table.concat(redis.call('SUNION', KEYS[3], KEYS[4]), ',')
 local score = redis.call('ZSCORE', KEYS[2], ARGV[1]) or ''
-return table.concat({
-  clock[1] .. string.format('%03d', math.floor(clock[2] / 1000)), redis.call('PTTL', KEYS[1]), score, task, table.concat(held, ' '), over
-}, ';')
+local now = clock[1] .. string.format('%03d', math.floor(clock[2] / 1000))
+return table.concat({now, redis.call('PTTL', KEYS[1]), score, task, table.concat(held, ' '), over}, ';')
 """
 #: the deadline of every holder, or of one series, moves: production scripts take no time, so the test rewrites the record
 SHIFT = """

@@ -1,7 +1,8 @@
 """A small world around the lock store: publishers, a broker's bag of messages, runs, and everything that can go wrong.
 
 A program is a list of numbers of 26 bits, one for each step: what happens, to which one, and whether the reply of its first act
-is lost, so that it is sent twice. Each act goes to the twins, which compare store and model; after each step the world checks what was promised:
+is lost, so that it is sent twice. Each act goes to the twins, which compare store and model; after each step the world checks
+what was promised:
 
 * never two live runs (live: let in, not ended, lease neither lapsed nor flushed), and a live run has its lock;
 * nobody frees, or takes over, what is not his;
@@ -80,10 +81,11 @@ class Run:
 
 
 class World:
-    #: what happens -> how often, of 256
+    #: what happens -> how often
     WEIGHTS = {
         "publish": 36, "deliver": 56, "end": 22, "retry": 30, "go_on": 40, "give_back": 6, "crash": 12, "redeliver": 10,
-        "publish_early": 6, "outage": 5, "unasked": 4, "copy": 3, "lapse": 10, "outlive": 6, "renew": 10, "flush": 2, "forget": 1, "reap": 4, "age": 6, "revoke": 2, "lose": 1, "bare": 3,
+        "publish_early": 6, "outage": 5, "unasked": 4, "copy": 3, "lapse": 10, "outlive": 6, "renew": 10, "flush": 2,
+        "forget": 1, "reap": 4, "age": 6, "revoke": 2, "lose": 1, "bare": 3,
     }  # fmt: skip
 
     def __init__(self, twins: Twins, *, early: int = 0, weights: dict[str, int] | None = None, composition: str = "") -> None:
@@ -118,8 +120,7 @@ class World:
         if sum(not call.over for call in self.calls if not call.bare) >= 3:
             return self._deliver(pick)
         self._serial += 1
-        ticket = Ticket(task="shop.settle", task_id=TASK_IDS[pick % 2], digest=self.twins.digest, lock=LOCK_TYPES["until_executed"],
-                        series=self._serial, hop=0, queue="celery")  # fmt: skip
+        ticket = self._ticket(TASK_IDS[pick % 2], self._serial)
         call = Call(ticket, late=self._serial * 5 % 8 >= self.early)
         by_name = pick // 16 % 8 == 0
         answer = self._act("acquire", ticket, wait_ms=HANDOVER if by_name else WAIT)
@@ -138,6 +139,10 @@ class World:
                 self._act("confirm", ticket, hop=0, wait_ms=WAIT)
         return None
 
+    def _ticket(self, task_id: str, series: int) -> Ticket:
+        return Ticket(task="shop.settle", task_id=task_id, digest=self.twins.digest, lock=LOCK_TYPES["until_executed"],
+                      series=series, hop=0, queue="celery")  # fmt: skip
+
     def _admit(self, call: Call) -> None:
         self.calls.append(call)
         call.admitted = True
@@ -150,9 +155,7 @@ class World:
         series = assumed_series(task_id)
         call = next((c for c in self.calls if c.bare and c.ticket.series == series), None)
         if call is None:
-            ticket = Ticket(task="shop.settle", task_id=task_id, digest=self.twins.digest, lock=LOCK_TYPES["until_executed"],
-                            series=series, hop=0, queue="celery")  # fmt: skip
-            call = Call(ticket, late, bare=True)
+            call = Call(self._ticket(task_id, series), late, bare=True)
             self.calls.append(call)
         self.bag.append(Message(call, 0, ticket=False))
 
@@ -361,12 +364,7 @@ class World:
 
     def _reap(self, pick: int) -> None:
         if self.twins.holders:
-            self._act("reap", self.calls[0].ticket if self.calls else self._any_ticket())
-
-    def _any_ticket(self) -> Ticket:
-        held = self.twins.holders[0]
-        return Ticket(task="shop.settle", task_id=held.task_id, digest=self.twins.digest, lock=LOCK_TYPES["until_executed"],
-                      series=held.series, hop=0, queue="celery")  # fmt: skip
+            self._act("reap", self._ticket(TASK_IDS[0], 0))
 
     def _age(self, pick: int) -> None:
         self._time_passes(AGES[pick % len(AGES)])

@@ -6,6 +6,7 @@ import sys
 import textwrap
 import threading
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,7 @@ def test_of_16_threads_that_start_one_message_one_runs(store):
     for lock in range(20):
         of = ticket(lock)
         acquire(store, of)
-        answers = together(*(lambda n=n: start(store, of, f"run-{n}") for n in range(16)))
+        answers = together(*(lambda n=n, of=of: start(store, of, f"run-{n}") for n in range(16)))
         assert Counter(answers) == {"run": 1, "busy": 15}
 
 
@@ -70,7 +71,7 @@ def test_tokens_of_one_lock_grow_whoever_runs(store):
     of, tokens = ticket(), []
     for n in range(50):
         call = ticket(series=n)
-        answers = together(*(lambda r=r: store.start(call, run=r, lease_ms=WAIT_MS, redelivered=False) for r in ("a", "b")))
+        answers = together(*(partial(store.start, call, run=run, lease_ms=WAIT_MS, redelivered=False) for run in ("a", "b")))
         tokens += [answer.token for answer in answers if answer.token]
         store.finish(call, run="a" if answers[0].token else "b")
     assert tokens == sorted(set(tokens))

@@ -10,7 +10,7 @@ from celery_once_more.reaper import reap
 from celery_once_more.runtime import runtime
 
 WINDOW_MS = 1_000_000
-HELD, LAPSED = 20_000, 1_000
+HELD, LAPSED = 60_000, 1_000
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_a_finished_call_costs_few_bytes(store, client):
 
 @pytest.fixture(scope="module")
 def full():
-    """A server on which 20,000 locks are held, and what they took."""
+    """A server on which 60,000 locks are held, and what they took."""
     server = RedisServer().start()
     client, store = server.client(0), store_at(server.url(0))
     acquire(store, ticket("before"))  # scripts, connections
@@ -122,7 +122,7 @@ def lapse(store, numbers):
     eventually(lambda: store.look(ticket(("lapsed", numbers[-1])), run="")[0] == "none", what="they have lapsed")
 
 
-def test_one_pass_frees_1000_that_lapsed_among_20000_that_are_held_and_looks_at_no_other(full):
+def test_one_pass_frees_1000_that_lapsed_among_60000_that_are_held_and_looks_at_no_other(full):
     store, client = store_at(full.url(0)), full.client(0)
     lapse(store, range(LAPSED))
     client.config_resetstat()
