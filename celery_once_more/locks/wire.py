@@ -67,8 +67,8 @@ def _answer(connection: Any) -> Any:
 
 def pack(command: Command) -> bytes:
     """A command as the Redis protocol wants it: the number of its parts, then the size in bytes and the text of each."""
-    packed = [f"*{len(command)}\r\n".encode()]
+    packed = [f"*{len(command)}\r\n"]
     for part in map(str, command):
-        text = part.encode("utf-8", "surrogatepass")
-        packed.append(b"$%d\r\n%b\r\n" % (len(text), text))
-    return b"".join(packed)
+        size = len(part) if part.isascii() else len(part.encode("utf-8", "surrogatepass"))
+        packed.append(f"${size}\r\n{part}\r\n")
+    return "".join(packed).encode("utf-8", "surrogatepass")

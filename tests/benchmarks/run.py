@@ -38,8 +38,8 @@ over the rounds in parentheses. Client and server share one machine and talk ove
 it gets, and what Python does around it weighs the most.
 
 A plain publish is `delay()` with Redis as broker and as result backend, its result let go at once. `SET NX PX` is redis-py's
-`set(…, nx=True, px=…)`, on a client with redis-py's defaults. `renew` is a pipeline, here of one lock; a worker renews all of its
-locks in one. A row without a target is for orientation.
+`set(…, nx=True, px=…)`, on a client with redis-py's defaults. `renew` is of one lock here; a worker renews all of its locks in
+one pipelined trip. A row without a target is for orientation.
 """
 
 
@@ -86,7 +86,7 @@ def measure(server, lock_server, rounds, many):
     apart = locks_on(lock_server)
     os.environ["BENCH_LOCKS"] = lock_server.url("")[:-1]
     rows += publishing.counted(server, lock_server, unique, plain)
-    rows += working.throughput(server, lock_server, app, (unique, plain), rounds=max(3, rounds // 25), n=500)
+    rows += working.throughput(server, lock_server, app, (unique, plain), rounds=max(3, rounds // 40), n=1000)
     rows += store.memory(lock_server, many)
     rows += store.reaping(lock_server, apart, many // 2, 1000)
     rows += working.imports(max(5, rounds // 20))

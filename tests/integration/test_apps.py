@@ -1,5 +1,6 @@
 """Tasks that ask for no lock, calls that never leave the process, and apps that share one."""
 
+import os
 import subprocess
 import sys
 
@@ -161,6 +162,33 @@ def test_two_apps_with_one_store_exclude_each_other(make_app):
     one, two = (unique(make_app("shop"), look) for _ in range(2))
     first = one.delay("evt")
     assert two.delay("evt").id == first.id
+
+
+EMBEDDED = """
+import os
+import sys
+from celery import Celery
+from support.apps import unique, working
+
+def settle(key):
+    return key
+
+for name in ("one", "two"):
+    app = Celery(name, broker=sys.argv[1], backend=sys.argv[1])
+    task = unique(app, settle)
+    with working(app):
+        assert task.delay("evt").get(timeout=30) == "evt"
+child = os.fork()
+if child == 0:
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+def test_a_process_that_had_two_embedded_workers_can_still_fork(clean_redis):
+    """As a test suite has them. A fork waits for the beat of a keeper that is under way, and for nothing else."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    subprocess.run([sys.executable, "-c", EMBEDDED, clean_redis.url(0)], check=True, timeout=60, env=env)
 
 
 # What a run tells, and what it does not let through

@@ -156,8 +156,8 @@ def test_proceed_publishes_without_a_lock_and_says_so(make_app, broker, nowhere,
     assert (name, sender, more) == ("store_unavailable", task.name, [])
     assert (what["task_id"], what["act"]) == (result.id, "acquire")
     assert isinstance(what["error"], StoreUnavailable)
-    warning = next(r for r in caplog.records if r.levelno == logging.WARNING)
-    assert result.id in warning.getMessage()
+    (warning,) = (r for r in caplog.records if result.id in r.getMessage())
+    assert warning.levelno == logging.WARNING
     assert "published without a lock" in warning.getMessage()
 
 
