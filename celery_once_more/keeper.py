@@ -6,6 +6,7 @@ process. Each beat is one pipelined round trip. It also reaps a few buckets a be
 
 from __future__ import annotations
 
+import functools
 import itertools
 import logging
 import os
@@ -31,6 +32,12 @@ _at_work = threading.Lock()
 BEATS = 3
 #: buckets reaped by each beat
 BUCKETS_A_BEAT = 16
+
+
+@functools.cache
+def _hold_back_forks() -> None:
+    """Once per process, however many workers it embeds: the lock is one, and a fork takes it once."""
+    os.register_at_fork(before=_at_work.acquire, after_in_parent=_at_work.release, after_in_child=_at_work.release)
 
 
 class Keeper:
@@ -117,5 +124,5 @@ class KeeperStep(bootsteps.StartStopStep):
     def start(self, parent: Any) -> None:
         keeper = Keeper(parent.app)
         keeper.check()
-        os.register_at_fork(before=_at_work.acquire, after_in_parent=_at_work.release, after_in_child=_at_work.release)
+        _hold_back_forks()
         keeper.start()

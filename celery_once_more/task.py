@@ -92,7 +92,7 @@ class UniqueTask(Task):
             return super(UniqueTask, self).apply_async(args, kwargs, **more)
 
         plain = ours.lock is None and self.once_more.lock is None and reentry() is None
-        if plain or self.app.conf.task_always_eager:
+        if plain or self.app.conf["task_always_eager"]:
             return send(task_id=task_id, **message)
         return publish.publish(self, ours, send, args, kwargs, task_id, message)
 

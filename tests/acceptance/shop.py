@@ -75,7 +75,7 @@ def _end(self, key, how):
     # the body of a run that retries is over when its retry is published: from then on the next run may start
     if how == "retry always":
         raise self.retry(countdown=0, max_retries=1)
-    if how == "retry" and first:
+    if how in ("retry", "retry when told") and first:
         raise self.retry(countdown=0)
     return key
 

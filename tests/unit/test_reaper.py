@@ -5,7 +5,7 @@ import logging
 import pickle
 
 import pytest
-from celery import Celery, Task
+from celery import Celery, Task, _state
 
 from celery_once_more import StoreUnavailable, reaper, signals
 from celery_once_more.locks import Lapsed, Reaped
@@ -124,7 +124,8 @@ def test_the_task_is_a_plain_one_whose_passes_do_not_pile_up():
     assert task.__class__.__mro__[1] is Task
 
 
-def test_the_task_of_one_app_is_unknown_to_another():
+def test_the_task_of_one_app_is_unknown_to_another(monkeypatch):
+    monkeypatch.setattr(_state, "_on_app_finalizers", set())  # what other tests of this process share with every app
     first, second = (Celery(f"unit{n}", broker="memory://", set_as_current=False) for n in range(2))
     reaper.register(first)
     second.finalize()
