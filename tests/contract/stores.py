@@ -24,7 +24,9 @@ def ticket(lock: int | str = 0, *, series: int = 1, task_id: str | None = None, 
                   series=series, hop=0, queue="celery", **more)  # fmt: skip
 
 
-def store_at(url: str, *, window_ms: int = WINDOW_MS, **options) -> RedisStore:
+def store_at(url: str, *, window_ms: int = WINDOW_MS, patient: bool = True, **options) -> RedisStore:
+    """``patient``: a server on a busy machine may take its time, which the package's own timeouts do not give it."""
+    options = {"socket_timeout": 60, "socket_connect_timeout": 60} | options if patient else options
     return RedisStore(lambda: connect(url, options), prefix=PREFIX, window_ms=window_ms)
 
 

@@ -17,7 +17,7 @@ STEPS = (12, 40)
 #: kinds of programs; how many of 8 calls are acknowledged early, and what happens more often than elsewhere
 KINDS = {
     "late acknowledgement": {"early": 0},
-    "early acknowledgement": {"early": 6, "weights": {"crash": 24}},
+    "early acknowledgement": {"early": 5, "weights": {"crash": 20, "outlive": 20, "retry": 40}},
     "retries": {"early": 3, "weights": {"retry": 60, "go_on": 30, "redeliver": 30, "publish_early": 12, "lapse": 20}},
     "faults and messages without a ticket": {
         "early": 3,
@@ -29,7 +29,7 @@ SEEN = {
     "acquire: admitted": 200, "acquire: refused": 200, "release: True": 40, "release: False": 4,
     "start: run": 400, "start: busy": 25, "start: held": 80, "start: done": 10, "start: conflict": 50,
     "finish: freed": 200, "finish: gone": 10, "finish: lost": 3, "requeue: True": 80, "requeue: False": 2,
-    "confirm: nothing": 60, "renew: renewed": 30, "renew: over": 6, "renew: lost": 2, "look: waiting": 8, "look: none": 1,
+    "confirm: nothing": 60, "renew: renewed": 30, "renew: over": 6, "renew: lost": 2, "look: waiting": 8,
     "reap: something": 8,
 }  # fmt: skip
 SEEN_AFTER_A_FLUSH = {"renew: retaken": 10}

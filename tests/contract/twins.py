@@ -22,6 +22,8 @@ LEASE, WAIT, HANDOVER, WINDOW = 1_050_000, 9_050_000, 350_000, 90_000_000
 AGES = (100_000, 400_000, 1_100_000)
 TOLERANCE = 30_000
 FORGET_AFTER = 3_600_000
+#: seconds until a server that does not answer is an error; a busy machine may take its time
+PATIENCE = 60
 PREFIX = "twins"
 
 #: one line of text, which is quick to read: now; ms to live; index score; task; holders; what is over
@@ -64,8 +66,8 @@ def wall_ms() -> int:
 
 class Twins:
     def __init__(self, server, digest: str) -> None:
-        self.client = server.client(0)
-        self.store = RedisStore(lambda: server.client(0), prefix=PREFIX, window_ms=WINDOW)
+        self.client = server.client(0, socket_timeout=PATIENCE)
+        self.store = RedisStore(lambda: server.client(0, socket_timeout=PATIENCE), prefix=PREFIX, window_ms=WINDOW)
         self.model = Model(wall_ms)
         self.digest = digest
         self.bucket = urlsafe_b64decode(digest[:4])[0]

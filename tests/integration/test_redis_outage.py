@@ -95,7 +95,7 @@ def test_a_server_that_stands_still_is_given_up_and_is_used_again_when_it_goes_o
 
 
 def test_a_server_that_stands_still_is_given_up_with_the_default_timeouts_too(server):
-    store = store_at(server.url(0))
+    store = store_at(server.url(0), patient=False)
     acquire(store, ticket(1))
     server.signal(signal.SIGSTOP)
     try:
