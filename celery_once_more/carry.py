@@ -59,5 +59,7 @@ def _requeue(call: Call, ticket: Ticket, run: Run, following: Ticket) -> bool:
         report.unavailable(ticket, "requeue", exc, "its next message is published all the same")
         return False
     run.left = True
-    report.lost(ticket, "its retry is not published, another run goes on")
+    report.lost(ticket, "its retry is put off as the message that it has, another run goes on")
+    # that run may be the one without a message in the broker; at its start this one is told busy, done, or run
+    call.publish(ticket)
     raise RunOutlived(f"lock {ticket.digest} was lost")

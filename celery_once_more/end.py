@@ -37,7 +37,10 @@ def after_run(task: Task, state: str | None = None, retval: Any = None, **_: Any
 
 def _finish(task: Task, run: Run, reason: str) -> None:
     """Free the lock of a run that is over for good, and tell. A run without a lock frees the one that its message waited with."""
-    verdict = runtime(task.app).store.finish(run.ticket, run=run.run_id if run.holds else "")
+    store = runtime(task.app).store
+    verdict = store.finish(run.ticket, run=run.run_id)
+    if verdict == "lost" and run.unlocked:  # no keeper took the lock for it meanwhile: what waits is what its message waited with
+        verdict = store.finish(run.ticket, run="")
     if verdict == "freed":
         report.released(run.ticket, reason)
     elif run.holds:

@@ -77,6 +77,8 @@ def _end(self, key, how):
         raise self.retry(countdown=0, max_retries=1)
     if how in ("retry", "retry when told") and first:
         raise self.retry(countdown=0)
+    if how == "retry in a second" and first:
+        raise self.retry(countdown=1)
     return key
 
 

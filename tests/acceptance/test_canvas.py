@@ -4,7 +4,7 @@ A run stands at its gate and holds the lock for as long as a test takes; the dup
 """
 
 import pytest
-from celery import chain, chord, group
+from celery import VERSION, chain, chord, group
 from celery.exceptions import ChordError
 from support.waiting import eventually
 
@@ -84,7 +84,7 @@ def test_a_chord_of_duplicates_alone_ends(floor, held, is_duplicate):
 def test_a_duplicate_as_a_chords_body_ends_and_its_header_stays_a_success(floor, held, is_duplicate):
     result = chord([floor.shop.step.s("b"), floor.shop.step.s("c")])(held.si("a"))
     assert is_duplicate(result)
-    assert result.parent.get(timeout=60) == ["b", "c"]
+    assert [(member.state, member.result) for member in result.parent] == [("SUCCESS", "b"), ("SUCCESS", "c")]
     after_all(floor, held)
 
 
@@ -126,9 +126,10 @@ def test_a_duplicate_with_a_link_of_its_own_ends_and_the_link_does_not_run(floor
 
 def nested(a, step):
     """Canvases with the duplicate ``a`` deep inside. A group after a step that fails is not among them: plain Celery, too,
-    leaves its members pending.
+    leaves its members pending. Celery 5.6 leaves whatever follows a failed chord in a chain.
     """
-    return {
+    amid_a_chain = chain(step("b"), chord([a, step("c")], step("d")), step("e"))
+    return ({"in a chord amid a chain": amid_a_chain} if VERSION >= (5, 7) else {}) | {
         "in a group after a step": chain(step("b"), group(a, step("c"))),
         "in a group before a step": chain(group(a, step("c")), step("d")),
         "in a group between steps": chain(step("b"), group(a, step("c")), step("d")),
@@ -140,7 +141,6 @@ def nested(a, step):
         "at the head of a body": chord([step("b"), step("c")], chain(a, step("d"))),
         "at the end of a body": chord([step("b"), step("c")], chain(step("d"), a)),
         "in a body that is a group": chord([step("b"), step("c")], group(a, step("d"))),
-        "in a chord amid a chain": chain(step("b"), chord([a, step("c")], step("d")), step("e")),
         "as a body amid a chain": chain(step("b"), chord([step("c"), step("d")], a), step("e")),
     }
 

@@ -122,10 +122,13 @@ def test_L06_a_retry_that_is_published_while_the_body_goes_on_starts_after_its_e
 def test_L06_a_crash_in_the_middle_of_a_retry_loses_nothing_that_celery_redelivers(
     shop, worker, witness, broker, over, succeeds, key, point, who
 ):
-    """Until the retry is known to be in the broker both messages are good; the first to start wins, and the other one ends."""
+    """Until the retry is known to be in the broker both messages are good; the first to start wins, and the other one ends.
+
+    The retry waits a second, or it might begin, and die with the worker, before the worker does: that is one more run.
+    """
     task = shop.ends_late_by
     witness.redis.hset("die at", key, point if who == "child" else f"{point}, all")
-    first = task.apply_async((key, "retry"), task_id=key)
+    first = task.apply_async((key, "retry in a second"), task_id=key)
     eventually(lambda: witness.count("reached", key))
     if who == "worker":
         broker.forget_sweep()
@@ -138,7 +141,7 @@ def test_L06_a_crash_after_the_publish_of_a_retry_loses_nothing_with_early_ackno
     shop, worker, witness, over, succeeds, key
 ):
     witness.redis.hset("die at", key, "confirm: before")
-    succeeds(shop.ends_by.apply_async((key, "retry"), task_id=key))
+    succeeds(shop.ends_by.apply_async((key, "retry in a second"), task_id=key))
     assert witness.count("reached", key)
     over(shop.ends_by, runs=2)
 
@@ -149,7 +152,7 @@ def test_L06_a_crash_before_the_publish_of_a_retry_leaves_the_lock_for_half_a_mi
     """Celery has lost this call: its message was acknowledged, and the retry never left."""
     witness.redis.hset("die at", key, "requeue: after")
     with pytest.raises(WorkerLostError):
-        shop.ends_by.apply_async((key, "retry"), task_id=key).get(timeout=30)
+        shop.ends_by.apply_async((key, "retry in a second"), task_id=key).get(timeout=30)
     assert all(holder.remaining <= HANDOVER for holder in held.holders(shop.ends_by, key))
     held.lapse(shop.ends_by, key)
     again = shop.ends_by.delay(key)

@@ -29,7 +29,7 @@ SEEN = {
     "acquire: admitted": 200, "acquire: refused": 200, "release: True": 40, "release: False": 4,
     "start: run": 400, "start: busy": 25, "start: held": 80, "start: done": 10, "start: conflict": 50,
     "finish: freed": 200, "finish: gone": 10, "finish: lost": 3, "requeue: True": 80, "requeue: False": 2,
-    "confirm: nothing": 60, "renew: renewed": 30, "renew: over": 6, "renew: lost": 2, "look: waiting": 8,
+    "confirm: nothing": 60, "renew: renewed": 30, "renew: over": 6, "renew: lost": 2, "look: waiting": 1,
     "reap: something": 8,
 }  # fmt: skip
 SEEN_AFTER_A_FLUSH = {"renew: retaken": 10}

@@ -233,7 +233,8 @@ class World:
         if not self.bag:
             return
         message = self.bag.pop(pick % len(self.bag))
-        run = Run(message.call, message, "", stage="requeued", live=False, owns=message.call.late)
+        self._serial += 1
+        run = Run(message.call, message, f"run-{self._serial}", stage="requeued", live=False, owns=message.call.late)
         state = self._act("look", run.ticket, run="")[0]
         hop = message.hop + 1
         if state in ("waiting", "none") and hop < 5 and self._act("requeue", run.ticket, run="", hop=hop, wait_ms=HANDOVER):
@@ -345,7 +346,7 @@ class World:
         if run.live and verdict != "renewed":
             raise self._broken(f"the live {run.id} has no lease to renew: {verdict}")
         if verdict in ("renewed", "retaken"):
-            run.live = True
+            run.live = run.stage == "body"
 
     def _flush(self, pick: int) -> None:
         self.twins.flush()

@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from support.apps import unique, working
@@ -189,6 +191,24 @@ def test_a_process_that_had_two_embedded_workers_can_still_fork(clean_redis):
     """As a test suite has them. A fork waits for the beat of a keeper that is under way, and for nothing else."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     subprocess.run([sys.executable, "-c", EMBEDDED, clean_redis.url(0)], check=True, timeout=60, env=env)
+
+
+def test_a_callers_wait_is_not_disturbed_by_another_who_drops_the_result_of_a_duplicate(make_app):
+    """Both results stand for one task id. Celery 5.6 ends the process's subscription to an id with any of its results."""
+    app, go, waiting = make_app(), threading.Event(), threading.Event()
+
+    def waits(key):
+        assert go.wait(60)
+        return key
+
+    task = unique(app, waits)
+    first = task.delay("evt")
+    with working(app), ThreadPoolExecutor(1) as pool:
+        waiter = pool.submit(first.get, timeout=20, on_interval=waiting.set)
+        assert waiting.wait(60)
+        assert task.delay("evt").duplicate  # its result is gone with this line
+        go.set()
+        assert waiter.result(timeout=60) == "evt"
 
 
 # What a run tells, and what it does not let through

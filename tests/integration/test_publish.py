@@ -125,11 +125,11 @@ def test_a_publish_is_one_evalsha_and_a_refused_one_as_well_without_a_word_to_th
 ):
     task = unique(make_app(once_more_redis_url=lock_server.url(0)), settle)
     task.delay("warm-up: connections, and the script")
-    with commands_of(lock_server) as to_locks, commands_of(clean_redis) as to_broker:
+    with commands_of(lock_server) as to_locks, commands_of(clean_redis, db=0) as to_broker:
         assert not task.delay("evt").duplicate
     assert to_locks == ["EVALSHA"]
     assert "LPUSH" in to_broker
-    with commands_of(lock_server) as to_locks, commands_of(clean_redis) as to_broker:
+    with commands_of(lock_server) as to_locks, commands_of(clean_redis, db=0) as to_broker:
         assert task.delay("evt").duplicate
     assert to_locks == ["EVALSHA"]
     assert to_broker == []

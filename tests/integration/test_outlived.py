@@ -1,0 +1,90 @@
+"""Runs that lost their lock, or never had one: what their retry and their end leave behind. On a real store, with no worker."""
+
+from contextlib import contextmanager
+
+import pytest
+from celery.app.task import Context
+from celery.exceptions import Ignore
+from support.apps import unique
+from support.lock_db import held
+
+from celery_once_more import end, start
+from celery_once_more.run import run_of
+from celery_once_more.runtime import runtime
+from celery_once_more.ticket import HEADER, read
+
+pytest_plugins = ["support.app_fixtures"]
+
+
+def settle(event_id):
+    return event_id
+
+
+@contextmanager
+def delivery(task, header, **more):
+    """One delivery of a message of this task, as the pool sees it: its request is the task's, and the store was asked."""
+    request = Context(
+        {"id": header["id"], "retries": 0, "delivery_info": {"exchange": "", "routing_key": "celery"}, HEADER: header, **more},
+        args=("evt",),
+        kwargs={},
+        called_directly=False,
+    )
+    task.request_stack.push(request)
+    try:
+        start.ask(task)
+        yield run_of(request)
+    finally:
+        task.request_stack.pop()
+
+
+def sent(broker):
+    """The tickets of the messages in the queue."""
+    return [message["headers"][HEADER] for message in broker.waiting()]
+
+
+def test_a_retry_of_an_outlived_run_leaves_its_message_in_the_broker(make_app, broker, locks):
+    task = unique(make_app(), settle)
+    task.delay("evt")
+    (header,) = sent(broker)
+    with delivery(task, header) as first:
+        assert first.holds
+        locks.flushdb()
+        with delivery(task, header) as second:
+            assert second.holds
+        with pytest.raises(Ignore):
+            task.retry(countdown=0)
+    assert [ticket["hop"] for ticket in sent(broker)] == [0, 0]
+    assert held(locks), "the lock is the second run's, still"
+
+
+def test_a_run_without_a_lock_frees_the_one_that_the_keeper_took_for_it(make_app, broker, locks):
+    task = unique(make_app(once_more_on_outage="proceed"), settle)
+    task.delay("evt")
+    (header,) = sent(broker)
+    ticket = read(header, task=task.name, task_id=header["id"])
+    locks.flushdb()
+    store = runtime(task.app).store
+    with delivery(task, header) as run:
+        locks.flushdb()
+        run.answer, run.unlocked = None, True
+        (renewal,) = store.renew([(ticket, run.run_id, True)], lease_ms=60_000)
+        assert renewal.verdict == "retaken"
+        end.after_run(task, state="SUCCESS")
+    assert not held(locks)
+    assert store.look(ticket, run="")[0] == "done"
+
+
+def test_a_run_without_a_lock_frees_the_one_that_its_message_waited_with(make_app, broker, locks):
+    task = unique(make_app(), settle)
+    task.delay("evt")
+    (header,) = sent(broker)
+    request = Context({"id": header["id"], HEADER: header}, called_directly=False)
+    task.request_stack.push(request)
+    try:
+        run = start._run(task)
+        run.unlocked = True
+        start.note(request, run)
+        end.after_run(task, state="SUCCESS")
+    finally:
+        task.request_stack.pop()
+    assert not held(locks)
