@@ -1,6 +1,6 @@
 # Everything that a checkout needs is made here, from its own files, in virtual environments beside them.
 #   make demo    duplicates and a crash, with a real worker, beside the same on plain Celery (half a minute)
-#   make test    lint, types and every test, on the newest Celery; then the ends of a run on Celery 5.6
+#   make test    lint, types and every test, on the newest Celery; then real workers and stores on Celery 5.6
 #   make lint, make types, make bench, make clean
 # Another Python: make demo PYTHON=python3.12 (after `make clean`, or with VENV=.venv-312).
 # Some tests only: make test TESTS=tests/unit
@@ -15,7 +15,7 @@ JOBS ?= 3
 
 PIP = bin/python -m pip install -qq --disable-pip-version-check
 PYTEST = bin/python -m pytest --numprocesses $(JOBS) --dist loadfile
-TESTS_56 = $(wildcard tests/acceptance/test_ends*.py tests/acceptance/test_slice.py tests/integration/test_hooks*.py)
+TESTS_56 = tests/acceptance tests/integration
 
 .PHONY: help demo test test-56 lint types bench clean
 

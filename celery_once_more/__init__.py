@@ -11,7 +11,8 @@ from celery_once_more.exceptions import (
     OnceMoreError,
     StoreUnavailable,
 )
-from celery_once_more.task import UniqueResult, UniqueTask
+from celery_once_more.result import UniqueResult
+from celery_once_more.task import UniqueTask
 
 __all__ = [
     "ArgumentsError",

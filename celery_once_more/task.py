@@ -8,37 +8,16 @@ from typing import Any
 
 from celery import Celery, Task, signals
 from celery.exceptions import Reject
-from celery.result import AsyncResult
 from celery.utils.imports import symbol_by_name
 
 from celery_once_more import attach, carry, end, publish, reaper, start
 from celery_once_more.options import Options
 from celery_once_more.outgoing import Reentry, reentering, reentry
+from celery_once_more.result import UniqueResult
 from celery_once_more.run import EXEMPT, noted, run_of
 
 #: by name: a publisher's process never loads Celery's worker
 KEEPER = "celery_once_more.keeper:KeeperStep"
-
-
-class UniqueResult(AsyncResult):
-    """The result of a publish; of the holder's call where the publish was refused as a duplicate."""
-
-    #: the call was refused, and this is the result of the call that holds the lock
-    duplicate: bool = False
-
-    def __copy__(self) -> UniqueResult:
-        copied: UniqueResult = super().__copy__()
-        copied.duplicate = self.duplicate
-        return copied
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _restore_result, (type(self), self.__reduce_args__(), self.duplicate)
-
-
-def _restore_result(cls: type[UniqueResult], args: tuple[Any, ...], duplicate: bool) -> UniqueResult:
-    result = cls(*args)
-    result.duplicate = duplicate
-    return result
 
 
 class UniqueTask(Task):

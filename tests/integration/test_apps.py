@@ -7,6 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from celery import exceptions
 from support.apps import unique, working
 from support.commands import commands_of
 from support.lock_db import held
@@ -209,6 +210,35 @@ def test_a_callers_wait_is_not_disturbed_by_another_who_drops_the_result_of_a_du
         assert task.delay("evt").duplicate  # its result is gone with this line
         go.set()
         assert waiter.result(timeout=60) == "evt"
+
+
+def test_the_callers_of_a_call_and_of_its_duplicate_wait_at_once_and_are_both_answered(make_app):
+    """Celery 5.6 tells one waiter per task id."""
+    app, go, waiting = make_app(), threading.Event(), threading.Barrier(4)
+
+    def waits(key):
+        assert go.wait(60)
+        return key
+
+    def once(barrier):
+        told = []
+        return lambda *_: told or (told.append(1), barrier.wait(60))
+
+    task = unique(app, waits)
+    results = [task.delay("evt") for _ in range(3)]
+    assert [result.duplicate for result in results] == [False, True, True]
+    with working(app), ThreadPoolExecutor(3) as pool:
+        waiters = [pool.submit(result.get, timeout=20, on_interval=once(waiting)) for result in results]
+        waiting.wait(60)
+        go.set()
+        assert [waiter.result(timeout=60) for waiter in waiters] == ["evt"] * 3
+
+
+def test_a_wait_for_a_duplicate_ends_with_its_timeout(make_app):
+    task = unique(make_app(), look)
+    task.delay("evt")
+    with pytest.raises(exceptions.TimeoutError):
+        task.delay("evt").get(timeout=0.1)
 
 
 # What a run tells, and what it does not let through
