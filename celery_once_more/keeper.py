@@ -1,7 +1,7 @@
 """One keeper per worker, in its main process, renews the lease of everything that its pool is running.
 
-A daemon thread, so that it depends on no event loop and no connection to the broker, and so that it stops last: with the
-process. Each beat is one pipelined round trip. It also reaps a few buckets a beat, so that nothing depends on beat alone.
+A daemon thread, so that it depends on no event loop and no connection to the broker; it stops last, when the whole worker has
+stopped. Each beat is one pipelined round trip. It also reaps a few buckets a beat, so that nothing depends on beat alone.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ class Keeper:
             _ = rt.store
         _ = rt.settings
 
-    def start(self) -> None:
-        threading.Thread(target=self._run, name="celery-once-more-keeper", daemon=True).start()
+    def start(self, over: threading.Event) -> None:
+        """Beat in a thread of its own until ``over`` is set."""
+        threading.Thread(target=self._run, args=(over,), name="celery-once-more-keeper", daemon=True).start()
 
-    def _run(self) -> None:
+    def _run(self, over: threading.Event) -> None:
         interval_s = runtime(self.app).settings.lease / BEATS
-        pause = threading.Event()
-        while not pause.wait(interval_s):
+        while not over.wait(interval_s):
             try:
                 with _at_work:
                     self.beat()
@@ -99,6 +99,9 @@ class Keeper:
                 self._told.add(run.run_id)
                 again = "it was gone, and is taken again under a new token" if answer.verdict == "retaken" else None
                 report.lost(run.ticket, again or "the run goes on without it")
+            if answer.verdict == "unknown":
+                logger.warning("task %s[%s]: the store refused to renew lock %s", run.ticket.task, run.ticket.task_id,
+                               run.ticket.digest)  # fmt: skip
         self._seen = known
 
     def _uses_locks(self) -> bool:
@@ -117,7 +120,7 @@ def active_runs() -> list[Run]:
 
 
 class KeeperStep(bootsteps.StartStopStep):
-    """Starts the keeper when the pool has forked; it has no stop: the pool still drains when the other steps have stopped."""
+    """Starts the keeper when the pool has forked. It ends with the whole worker: when this step is stopped, the pool still drains."""
 
     requires = ("celery.worker.components:Pool",)
 
@@ -125,4 +128,4 @@ class KeeperStep(bootsteps.StartStopStep):
         keeper = Keeper(parent.app)
         keeper.check()
         _hold_back_forks()
-        keeper.start()
+        keeper.start(parent.blueprint.shutdown_complete)

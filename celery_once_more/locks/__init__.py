@@ -1,8 +1,9 @@
 """Where locks live: the verbs of a lock store and what each one answers.
 
 The rules behind the answers are the state table in ``docs/state-table.md``; the one implementation is ``redis.py``.
-Every verb may be sent twice (a client repeats a command whose reply was lost) and answers the same; all of them raise
-:class:`~celery_once_more.exceptions.StoreUnavailable`, and none of them waits for a lock. Durations are milliseconds.
+Every verb may be sent twice (a client repeats a command whose reply was lost) and changes nothing the second time; acquire,
+start and requeue also answer as the first time. All of them raise :class:`~celery_once_more.exceptions.StoreUnavailable`, and
+none of them waits for a lock. Durations are milliseconds.
 """
 
 from __future__ import annotations

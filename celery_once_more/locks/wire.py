@@ -2,7 +2,7 @@
 
 Connections are redis-py's, with its options, its pool and its retries. What is left out is its look at a connection before
 each use, which costs as much as the rest: a dead one shows itself when it is used, and the commands are sent again on a new
-one. An act that was sent twice answers as the first time, so here that is safe.
+one. An act that was sent twice changes nothing the second time, so here that is safe.
 """
 
 from __future__ import annotations

@@ -241,6 +241,18 @@ def test_a_wait_for_a_duplicate_ends_with_its_timeout(make_app):
         task.delay("evt").get(timeout=0.1)
 
 
+def test_a_worker_in_this_process_takes_its_keeper_along(make_app):
+    def keepers():
+        return [thread for thread in threading.enumerate() if "keeper" in thread.name]
+
+    app = make_app()
+    task = unique(app, look)
+    with working(app):
+        task.delay("evt").get(timeout=30)
+        assert len(keepers()) == 1
+    eventually(lambda: not keepers(), what="no keeper")
+
+
 # What a run tells, and what it does not let through
 
 
