@@ -120,7 +120,7 @@ def active_runs() -> list[Run]:
 
 
 class KeeperStep(bootsteps.StartStopStep):
-    """Starts the keeper when the pool has forked. It ends with the whole worker: when this step is stopped, the pool still drains."""
+    """Starts the keeper when the pool has forked; it ends with the whole worker: when a step stops, the pool still drains."""
 
     requires = ("celery.worker.components:Pool",)
 
