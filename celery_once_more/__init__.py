@@ -11,6 +11,8 @@ from celery_once_more.exceptions import (
     OnceMoreError,
     StoreUnavailable,
 )
+from celery_once_more.info import LockInfo
+from celery_once_more.lock_types import register_lock
 from celery_once_more.result import UniqueResult
 from celery_once_more.task import UniqueTask
 
@@ -19,11 +21,13 @@ __all__ = [
     "ConfigurationError",
     "DuplicateDropped",
     "LockConflict",
+    "LockInfo",
     "LockLost",
     "OnceMoreError",
     "StoreUnavailable",
     "UniqueResult",
     "UniqueTask",
     "current_lock",
+    "register_lock",
     "signals",
 ]

@@ -11,7 +11,7 @@ import functools
 import logging
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from celery import Celery, Task
@@ -21,7 +21,7 @@ from celery_once_more.exceptions import ArgumentsError, StoreUnavailable
 from celery_once_more.outgoing import envelope_for
 from celery_once_more.run import fresh_ticket
 from celery_once_more.runtime import runtime
-from celery_once_more.ticket import HEADER, Ticket, new_series
+from celery_once_more.ticket import HEADER, HEADERS, TRIES_HEADER, Ticket, new_series
 
 logger = logging.getLogger(__name__)
 
@@ -65,25 +65,37 @@ def before_publish(sender: str, headers: dict[str, Any], body: Any, exchange: An
         return  # protocol 1 has no place for a ticket; and what no app of ours sends is not ours
     envelope = envelope_for(sender, task_id)
     if envelope is not None:
-        headers.pop(HEADER, None)
+        _strip(headers)
         if envelope.header is not None:
             headers[HEADER] = envelope.header
+        if envelope.tries:
+            headers[TRIES_HEADER] = envelope.tries
         return
     task = sending.app._tasks.get(sender)
     if getattr(task, "once_more", None) is None:
         return
-    headers.pop(HEADER, None)
+    _strip(headers)
     if task.once_more.lock is not None:
         queue = queues.delivered_from(sending.app, getattr(exchange, "name", exchange), routing_key)
         sending.ticket = _take(task, headers, body, queue)
 
 
+def _strip(headers: dict[str, Any]) -> None:
+    """What another message, or somebody else, has put there."""
+    for name in HEADERS:
+        headers.pop(name, None)
+
+
 def _take(task: Task, headers: dict[str, Any], body: Any, queue: str | None) -> Ticket | None:
-    rt = runtime(task.app)
+    """The ticket of a lock that was taken."""
+    rt, options = runtime(task.app), task.once_more
     try:
-        ticket = fresh_ticket(task, task.once_more, body[0], body[1], task_id=headers["id"], queue=queue, series=new_series())
+        ticket = fresh_ticket(task, options, body[0], body[1], task_id=headers["id"], queue=queue, series=new_series())
+        if not ticket.lock.at_publish:
+            headers[HEADER] = ticket.to_header()
+            return None
         eta_s, expires_s = rt.seconds_until(headers.get("eta")) or 0.0, rt.seconds_until(headers.get("expires"))
-        answer = rt.store.acquire(ticket, wait_ms=rt.wait_ms(eta_s, expires_s))
+        answer = rt.store.acquire(ticket, wait_ms=rt.wait_ms(options, eta_s, expires_s), period_ms=rt.period_ms(options, eta_s))
     except (ArgumentsError, TypeError, StoreUnavailable) as exc:
         logger.warning("task %s[%s], published by name, goes without a ticket: %s", task.name, headers["id"], exc)
         return None
@@ -91,6 +103,7 @@ def _take(task: Task, headers: dict[str, Any], body: Any, queue: str | None) -> 
         report.reaped(answer.lapsed)
         report.conflict(ticket, answer.holder, "client", "published by name without a ticket, to be settled at its start")
         return None
+    ticket = replace(ticket, stop=answer.stop)
     headers[HEADER] = ticket.to_header()
     report.acquired(ticket, "waiting", answer)
     return ticket

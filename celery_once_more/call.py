@@ -34,14 +34,34 @@ class Call:
         return runtime(self.task.app)
 
     @property
-    def wait_ms(self) -> int:
-        rt, eta, expires = self.runtime, self.message.get("eta"), self.message.get("expires", self.task.expires)
-        eta_s = rt.seconds_until(self.message.get("countdown") or eta) or 0.0
-        return rt.wait_ms(eta_s, rt.seconds_until(expires))
+    def follows(self) -> bool:
+        """A worker publishes it for a task that is over: the next step of a chain, a callback, a chord's body."""
+        return bool(self.task.app.current_worker_task) and ("root_id" in self.message or "parent_id" in self.message)
 
-    def publish(self, ticket: Ticket | None, *, exempt: bool = False) -> Any:
-        """Publish with this ticket (none: ``None``); ``exempt``: its run shall ask for no lock."""
-        with carrying(self.task.name, self.task_id, ticket, exempt=exempt):
+    @property
+    def eta_s(self) -> float:
+        return self.runtime.seconds_until(self.message.get("countdown") or self.message.get("eta")) or 0.0
+
+    @property
+    def expires_s(self) -> float | None:
+        return self.runtime.seconds_until(self.message.get("expires", self.task.expires))
+
+    @property
+    def wait_ms(self) -> int:
+        return self.runtime.wait_ms(self.options, self.eta_s, self.expires_s)
+
+    @property
+    def period_ms(self) -> int:
+        return self.runtime.period_ms(self.options, self.eta_s)
+
+    def publish(self, ticket: Ticket | None, *, exempt: bool = False, tries: int = 0) -> Any:
+        """Publish with this ticket (none: ``None``).
+
+        Args:
+            exempt: its run shall ask for no lock.
+            tries: how often the message was rescheduled.
+        """
+        with carrying(self.task.name, self.task_id, ticket, exempt=exempt, tries=tries):
             return self.send(task_id=self.task_id, **self.message)
 
     def publish_or_release(self, ticket: Ticket) -> Any:

@@ -21,7 +21,7 @@ class RunOutlived(Ignore):
 def carry_on(call: Call, again: Reentry) -> Any:
     """A retry, or a message put off: the same call, in its next or in the same message."""
     if again.why == "put off":
-        return call.publish(again.ticket, exempt=again.exempt)
+        return call.publish(again.ticket, exempt=again.exempt, tries=again.tries)
     run = again.run
     ticket = run.retry_ticket if run is not None else None
     if run is None or ticket is None:
@@ -37,11 +37,12 @@ def carry_on(call: Call, again: Reentry) -> Any:
 def move_on(call: Call, ticket: Ticket, run: Run) -> Any:
     """Requeue, publish, confirm: at every moment either message of the call is good, and one of them is in the broker."""
     following = ticket.at_hop(ticket.hop + 1)
-    moved = run.holds and _requeue(call, ticket, run, following)
+    moved = (run.holds or run.waits) and _requeue(call, ticket, run, following)
     result = call.publish_or_release(following)
     if moved:
+        rt = call.runtime
         try:
-            call.runtime.store.confirm(ticket, hop=following.hop, wait_ms=call.wait_ms)
+            rt.store.confirm(ticket, hop=following.hop, wait_ms=rt.wait_ms(run.options, call.eta_s, call.expires_s))
         except StoreUnavailable as exc:
             report.unavailable(ticket, "confirm", exc, "both of its messages stay good")
     elif run.holds:
@@ -52,7 +53,7 @@ def move_on(call: Call, ticket: Ticket, run: Run) -> Any:
 def _requeue(call: Call, ticket: Ticket, run: Run, following: Ticket) -> bool:
     """The lock waits for the next message; ``False``: the store did not answer, and the end of the run asks it once more."""
     try:
-        if call.runtime.store.requeue(ticket, run=run.run_id, hop=following.hop, wait_ms=HANDOVER_MS):
+        if call.runtime.store.requeue(ticket, run=run.run_id if run.holds else "", hop=following.hop, wait_ms=HANDOVER_MS):
             run.left = True
             return True
     except StoreUnavailable as exc:

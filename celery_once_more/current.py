@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from celery import current_task
 
+from celery_once_more import report
 from celery_once_more.exceptions import LockLost
+from celery_once_more.locks import Held
 from celery_once_more.run import Run, run_of
 from celery_once_more.runtime import runtime
+
+#: how a message stands -> why its run does not hold its lock
+_WHY = {
+    "freed": "it was freed before the end of its run",
+    "running": "another run holds it",
+    "waiting": "it went on to a later message",
+}
 
 
 class CurrentLock:
@@ -49,10 +58,31 @@ class CurrentLock:
             return
         state, _, token = self._look()
         if state != "mine":
-            why = {"running": "another run holds it", "waiting": "it went on to a later message"}.get(state, "it lapsed")
+            why = _WHY.get(state, "it lapsed")
             raise LockLost(run.ticket.task, run.ticket.digest, why)
         if token != run.answer.token:
             raise LockLost(run.ticket.task, run.ticket.digest, "it was gone for a while, and was taken again")
+
+    def release(self) -> bool:
+        """Free the lock before the run has ended: from now on this run refuses nobody. A redelivered copy of its message still
+        does not run beside it.
+
+        Returns:
+            Whether this run held it.
+
+        Raises:
+            StoreUnavailable: the store did not answer.
+        """
+        run = self._run()
+        if run is None:
+            return False
+        ticket, token = run.ticket, self.fencing_token or 0
+        held = Held(digest=ticket.digest, series=ticket.series, task_id=ticket.task_id, phase="running", run=run.run_id,
+                    hop=ticket.hop, since=0, token=token)  # fmt: skip
+        freed = runtime(current_task.app).store.free(held)
+        if freed:
+            report.released(ticket, "by its run")
+        return freed
 
     def __bool__(self) -> bool:
         return self._run() is not None

@@ -14,20 +14,24 @@ from celery.exceptions import Reject
 from celery_once_more import report
 from celery_once_more.exceptions import StoreUnavailable
 from celery_once_more.run import Run, run_of
-from celery_once_more.runtime import milliseconds, runtime
+from celery_once_more.runtime import runtime
 
 
 def after_run(task: Task, state: str | None = None, retval: Any = None, **_: Any) -> None:
     """``task_postrun``: finish, or go back to waiting for the same message."""
     run = run_of(task.request)
-    if run is None or run.left or not (run.holds or run.unlocked):
+    if run is None or run.left or not (run.holds or run.unlocked or run.waits):
         return
     try:
+        if run.waits:  # refused at its start for good: what it waited with is free for others
+            if state != states.RETRY and runtime(task.app).store.release(run.ticket):
+                report.released(run.ticket, "refused at its start")
+            return
         if run.next_hop is not None:
             if run.holds:
                 _go_on_as_retry(task, run)
         elif state == states.REJECTED and isinstance(retval, Reject) and retval.requeue and task.acks_late:
-            wait_ms = milliseconds(runtime(task.app).settings.queue_lease)
+            wait_ms = runtime(task.app).queue_lease_ms(run.options)
             runtime(task.app).store.requeue(run.ticket, run=run.run_id, hop=run.ticket.hop, wait_ms=wait_ms)
         elif state is not None and state != states.RETRY:  # None: the child is being ended, its main process decides
             _finish(task, run, f"ended as {state}")
@@ -43,7 +47,7 @@ def _finish(task: Task, run: Run, reason: str) -> None:
         verdict = store.finish(run.ticket, run="")
     if verdict == "freed":
         report.released(run.ticket, reason)
-    elif run.holds:
+    elif run.holds and verdict in ("gone", "lost"):
         why = "another run holds it; the end of this one changed nothing" if verdict == "lost" else "it was gone at the end"
         report.lost(run.ticket, why)
 
@@ -52,6 +56,6 @@ def _go_on_as_retry(task: Task, run: Run) -> None:
     """``retry(throw=False)``: the body is over now, and its next message, published meanwhile, may have the lock."""
     assert run.next_hop is not None
     rt = runtime(task.app)
-    wait_ms = milliseconds(rt.settings.queue_lease)
+    wait_ms = rt.queue_lease_ms(run.options)
     if rt.store.requeue(run.ticket, run=run.run_id, hop=run.next_hop, wait_ms=wait_ms):
         rt.store.confirm(run.ticket, hop=run.next_hop, wait_ms=wait_ms)

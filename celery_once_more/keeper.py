@@ -11,6 +11,7 @@ import itertools
 import logging
 import os
 import threading
+import time
 from typing import Any
 
 from celery import bootsteps
@@ -18,6 +19,7 @@ from celery.worker import state
 
 from celery_once_more import report
 from celery_once_more.exceptions import OnceMoreError
+from celery_once_more.locks import Renew
 from celery_once_more.locks.keys import BUCKETS
 from celery_once_more.reaper import reap
 from celery_once_more.run import Run
@@ -30,6 +32,8 @@ logger = logging.getLogger(__name__)
 _at_work = threading.Lock()
 #: beats in one lease
 BEATS = 3
+#: seconds; how soon a keeper sees that something with a shorter lease runs
+LOOK_AFTER = 1.0
 #: buckets reaped by each beat
 BUCKETS_A_BEAT = 16
 
@@ -54,7 +58,7 @@ class Keeper:
             ConfigurationError: a setting is wrong, or no Redis is known.
         """
         rt = runtime(self.app)
-        if self._uses_locks():
+        if self._locking():
             _ = rt.store
         _ = rt.settings
 
@@ -63,8 +67,11 @@ class Keeper:
         threading.Thread(target=self._run, args=(over,), name="celery-once-more-keeper", daemon=True).start()
 
     def _run(self, over: threading.Event) -> None:
-        interval_s = runtime(self.app).settings.lease / BEATS
-        while not over.wait(interval_s):
+        beaten = time.monotonic()
+        while not over.wait(min(self._interval_s(), LOOK_AFTER)):
+            if time.monotonic() < beaten + self._interval_s():
+                continue
+            beaten = time.monotonic()
             try:
                 with _at_work:
                     self.beat()
@@ -73,6 +80,11 @@ class Keeper:
             except Exception:
                 logger.exception("leases are not renewed now, the next beat tries again")
 
+    def _interval_s(self) -> float:
+        """Seconds between two beats: of what runs, or may run, the shortest lease decides."""
+        said = [task.once_more.lease for task in self._locking()] + [run.options.lease for run in active_runs()]
+        return min(runtime(self.app).settings.lease, *(lease for lease in said if lease is not None), float("inf")) / BEATS
+
     def beat(self) -> None:
         """Renew once, then look after a few buckets.
 
@@ -80,7 +92,7 @@ class Keeper:
             StoreUnavailable: the store did not answer.
         """
         self.renew([*active_runs(), *list(runtime(self.app).lingering.values())])
-        if self._uses_locks():
+        if self._locking():
             reap(self.app, buckets=list(itertools.islice(self._buckets, BUCKETS_A_BEAT)))
 
     def renew(self, runs: list[Run]) -> None:
@@ -90,8 +102,10 @@ class Keeper:
         rt = runtime(self.app)
         known = {run.run_id for run in runs}
         self._told &= known
-        asked = [(run.ticket, run.run_id, run.run_id in self._seen) for run in runs]
-        answers = rt.store.renew(asked, lease_ms=rt.lease_ms)
+        answers = rt.store.renew([
+            Renew(ticket=run.ticket, run=run.run_id, lease_ms=rt.lease_ms(run.options), retake=run.run_id in self._seen)
+            for run in runs
+        ])  # fmt: skip
         for run, answer in zip(runs, answers, strict=True):
             if answer.verdict in ("over", "lost"):
                 rt.lingering.pop(run.run_id, None)
@@ -104,8 +118,9 @@ class Keeper:
                                run.ticket.digest)  # fmt: skip
         self._seen = known
 
-    def _uses_locks(self) -> bool:
-        return any(getattr(task, "once_more", None) and task.once_more.lock for task in list(self.app.tasks.values()))
+    def _locking(self) -> list[Any]:
+        tasks = list(self.app.tasks.values())
+        return [task for task in tasks if getattr(task, "once_more", None) and task.once_more.lock]
 
 
 def active_runs() -> list[Run]:

@@ -1,30 +1,40 @@
-"""What a task says about its lock: read from its class when it is bound, checked, and frozen."""
+"""What a task says about its lock: read from its class when it is bound, checked, and frozen.
+
+The checks of single values stand in ``checks.py``; here is which options there are, and how they go together.
+"""
 
 from __future__ import annotations
 
 import difflib
-import inspect
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from types import FunctionType
 from typing import Any
 
 from celery import Task
 
+from celery_once_more import checks
 from celery_once_more.exceptions import ConfigurationError
-from celery_once_more.lock_types import LOCK_TYPES, LockType
-from celery_once_more.settings import OUTAGE_POLICIES
+from celery_once_more.lock_types import LockType
 
-STRATEGIES = ("log", "raise")
-SIDES = ("client", "server")
-NAMES = ("lock", "lock_args", "on_conflict", "on_outage")
-#: options that may also be given to one call
-PER_CALL = ("lock", "on_conflict", "on_outage")
-#: names that later versions will know; accepting one silently would promise what is not there
-RESERVED = (
-    "lock_scope", "lock_ttl", "lock_lease", "lock_queue_lease", "lock_limit", "lock_timeout",
-    "unique_across_queues", "reschedule_countdown", "strict_args",
-)  # fmt: skip
+#: every option, with its default; each can also be given to one call
+DEFAULTS: dict[str, Any] = {
+    "lock": None,
+    "lock_args": None,
+    "lock_scope": None,
+    "unique_across_queues": False,
+    "lock_ttl": None,
+    "lock_lease": None,
+    "lock_queue_lease": None,
+    "lock_limit": 1,
+    "lock_timeout": 0,
+    "on_conflict": None,
+    "reschedule_countdown": 5,
+    "on_outage": None,
+    "strict_args": False,
+}
+#: options of a call that its worker must know: they travel in the ticket
+IN_WORKER = ("on_conflict", "lock_lease", "lock_queue_lease", "reschedule_countdown", "on_outage")
 #: names that Celery's own tasks have; looked up, not asked for: ``getattr(Task, "app")`` would bind the class
 _CELERYS = frozenset(name for base in Task.__mro__ for name in vars(base))
 _ROUTINES = (FunctionType, classmethod, staticmethod, property)
@@ -32,15 +42,34 @@ _ROUTINES = (FunctionType, classmethod, staticmethod, property)
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
+    """Durations are seconds; ``None``: as the setting says."""
+
     lock: LockType | None
     #: parameter names; a callable given the call's arguments; ``None``: all arguments count
     lock_args: tuple[str, ...] | Callable[..., Any] | None
+    #: what the digest is made for; ``None``: the task's name
+    scope: str | None
+    #: the queue does not count
+    across_queues: bool
+    #: the period of ``until_expired``; 0: none
+    ttl: float
+    lease: float | None
+    queue_lease: float | None
+    #: how long a publisher waits for a held lock
+    timeout: float
     #: what becomes of a duplicate on the publishing side
     client: str
     #: what becomes of a duplicate in the worker
     server: str
-    #: ``"raise"``, ``"proceed"``, or ``None`` for the setting
+    #: of the first time that a message is rescheduled
+    countdown: float
+    #: ``"raise"`` or ``"proceed"``
     on_outage: str | None
+    strict: bool
+    #: for one call: what its worker must know
+    said: Mapping[str, Any] = field(default_factory=dict)
+    #: as written
+    given: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(cls, task: type[Task]) -> Options:
@@ -51,16 +80,9 @@ class Options:
         """
         who = f"task {task.name!r}"
         _refuse_unknown(who, task)
-        client, server = _strategies(who, task.on_conflict, ("log", "log"))
-        return cls(
-            lock=_lock(who, task.lock),
-            lock_args=_lock_args(who, task.lock_args, task),
-            client=client,
-            server=server,
-            on_outage=_outage(who, task.on_outage),
-        )
+        return _build(who, {name: getattr(task, name) for name in DEFAULTS}, task)
 
-    def for_call(self, task_name: str, options: dict[str, Any]) -> tuple[Options, dict[str, Any]]:
+    def for_call(self, task: Task, options: dict[str, Any]) -> tuple[Options, dict[str, Any]]:
         """These options with those of one call over them, and the call's options without ours.
 
         Raises:
@@ -68,39 +90,90 @@ class Options:
         """
         if not options:
             return self, options
-        who = f"a call of task {task_name!r}"
-        unfit = next((name for name in options if name in RESERVED or name == "lock_args"), None)
-        if unfit:
-            raise ConfigurationError(f"{who}: {unfit} cannot be given per call; {_listed(PER_CALL)} can")
-        for name in options.keys() - set(PER_CALL):
-            close = difflib.get_close_matches(name, PER_CALL, 1, 0.8)
-            if close:
-                raise ConfigurationError(f"{who}: unknown option {name}; did you mean {close[0]}?")
-        ours = {name: options[name] for name in PER_CALL if name in options}
+        ours = {name: value for name, value in options.items() if name in DEFAULTS}
+        for name in options.keys() - ours.keys():
+            close = difflib.get_close_matches(name, DEFAULTS, 1, 0.8)
+            if close and close[0][0] == name[0]:
+                raise ConfigurationError(f"a call of task {task.name!r}: unknown option {name}; did you mean {close[0]}?")
         if not ours:
             return self, options
-        changed = self
-        if "lock" in ours:
-            changed = replace(changed, lock=_lock(who, ours["lock"]))
-        if "on_conflict" in ours:
-            if isinstance(ours["on_conflict"], Mapping) and "server" in ours["on_conflict"]:
-                raise ConfigurationError(f"{who}: on_conflict can be given per call for the client side only")
-            client, server = _strategies(who, ours["on_conflict"], (self.client, self.server))
-            changed = replace(changed, client=client, server=server)
-        if "on_outage" in ours:
-            changed = replace(changed, on_outage=_outage(who, ours["on_outage"]))
-        return changed, {name: value for name, value in options.items() if name not in ours}
+        said = {name: ours[name] for name in IN_WORKER if name in ours}
+        merged = replace(self._with(f"a call of task {task.name!r}", task, ours), said=checks.as_json(said))
+        return merged, {name: value for name, value in options.items() if name not in ours}
+
+    def for_message(self, task: Task, lock: LockType, said: Mapping[str, Any]) -> Options:
+        """What counts in the worker, for a message whose ticket says which lock it has, and what its call said.
+
+        Raises:
+            ConfigurationError: it says what does not go with its lock, or with this version.
+        """
+        if not said and self.lock is not None and lock.name == self.lock.name:
+            return self
+        who = f"a ticket of task {task.name!r}"
+        given = {**_fitted(self.given, lock), **said}
+        return replace(
+            self,
+            lock=lock,
+            server=checks.strategies(who, given["on_conflict"], lock)[1],
+            lease=checks.duration(who, "lock_lease", given["lock_lease"]),
+            queue_lease=checks.duration(who, "lock_queue_lease", given["lock_queue_lease"]),
+            countdown=checks.duration(who, "reschedule_countdown", given["reschedule_countdown"]) or self.countdown,
+            on_outage=checks.outage(who, given["on_outage"]),
+            said=said,
+        )
+
+    def _with(self, who: str, task: Task, ours: Mapping[str, Any]) -> Options:
+        given = _fitted(self.given, checks.lock(who, ours["lock"])) if "lock" in ours else self.given
+        return _build(who, {**given, **ours}, type(task))
 
 
-def _listed(words: Iterable[str]) -> str:
-    return ", ".join(words)
+def _build(who: str, given: dict[str, Any], task: type[Task]) -> Options:
+    lock = checks.lock(who, given["lock"])
+    ttl = checks.duration(who, "lock_ttl", given["lock_ttl"])
+    limit = checks.count(who, "lock_limit", given["lock_limit"])
+    timeout = 0.0 if given["lock_timeout"] == 0 else checks.duration(who, "lock_timeout", given["lock_timeout"]) or 0.0
+    client, server = checks.strategies(who, given["on_conflict"], lock)
+    if lock is not None and lock.kept and ttl is None:
+        raise ConfigurationError(f"{who}: lock={lock.name!r} needs lock_ttl, the seconds (or timedelta) of its period")
+    for name in _unfit(given, lock):
+        fits = {"lock_ttl": "until_expired", "lock_limit": "while_executing", "lock_timeout": "the locks taken at publish"}[name]
+        held = "without a lock" if lock is None else f"with lock={lock.name!r}"
+        if lock is not None or name == "lock_limit":
+            raise ConfigurationError(f"{who}: {name} makes no sense {held}; it is for {fits}")
+    return Options(
+        lock=replace(lock, limit=limit) if lock is not None else None,
+        lock_args=checks.lock_args(who, given["lock_args"], task),
+        scope=checks.scope(who, given["lock_scope"]),
+        across_queues=checks.flag(who, "unique_across_queues", given["unique_across_queues"]),
+        ttl=ttl or 0.0,
+        lease=checks.duration(who, "lock_lease", given["lock_lease"]),
+        queue_lease=checks.duration(who, "lock_queue_lease", given["lock_queue_lease"]),
+        timeout=timeout,
+        client=client,
+        server=server,
+        countdown=checks.duration(who, "reschedule_countdown", given["reschedule_countdown"]) or DEFAULTS["reschedule_countdown"],
+        on_outage=checks.outage(who, given["on_outage"]),
+        strict=checks.flag(who, "strict_args", given["strict_args"]),
+        given=given,
+    )
 
 
-def _instead(word: Any, words: Iterable[str]) -> str:
-    words = list(words)
-    close = difflib.get_close_matches(str(word), words, 1, 0.6)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    return f"{hint}There is: {_listed(map(repr, words))}"
+def _fitted(given: Mapping[str, Any], lock: LockType | None) -> dict[str, Any]:
+    """What a task says for its own lock, without what makes no sense for another one."""
+    fitted = {**given, **{name: DEFAULTS[name] for name in _unfit(given, lock)}}
+    if isinstance(fitted["on_conflict"], Mapping) and lock is not None and not lock.at_publish:
+        fitted["on_conflict"] = {side: s for side, s in fitted["on_conflict"].items() if side != "client"}
+    return fitted
+
+
+def _unfit(given: Mapping[str, Any], lock: LockType | None) -> list[str]:
+    """Options that are given, and make no sense for this lock."""
+    fits = {
+        "lock_ttl": lock is not None and lock.kept,
+        "lock_limit": lock is not None and lock.limited,
+        "lock_timeout": lock is not None and lock.at_publish,
+    }
+    return [name for name, fit in fits.items() if not fit and given[name] != DEFAULTS[name]]
 
 
 def _refuse_unknown(who: str, task: type[Task]) -> None:
@@ -111,59 +184,10 @@ def _refuse_unknown(who: str, task: type[Task]) -> None:
     """
     for base in task.__mro__:
         for name, value in vars(base).items():
-            if name in NAMES or name in _CELERYS or name.startswith("_"):
+            if name in DEFAULTS or name in _CELERYS or name.startswith("_"):
                 continue
             if isinstance(value, _ROUTINES) and "_decorated" not in vars(base):
                 continue
-            if name in RESERVED:
-                raise ConfigurationError(f"{who}: this version has no option {name}. There is: {_listed(NAMES)}")
-            close = difflib.get_close_matches(name, NAMES, 1, 0.8)
+            close = difflib.get_close_matches(name, DEFAULTS, 1, 0.8)
             if close and close[0][0] == name[0]:
                 raise ConfigurationError(f"{who}: unknown option {name}; did you mean {close[0]}?")
-
-
-def _lock(who: str, value: Any) -> LockType | None:
-    if value is None:
-        return None
-    if not isinstance(value, str) or value not in LOCK_TYPES:
-        raise ConfigurationError(f"{who}: lock={value!r} is no lock; {_instead(value, LOCK_TYPES)}, or None")
-    return LOCK_TYPES[value]
-
-
-def _lock_args(who: str, value: Any, task: type[Task]) -> tuple[str, ...] | Callable[..., Any] | None:
-    if value is None or callable(value):
-        return value
-    if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) for name in value):
-        hint = f"; did you mean [{value!r}]?" if isinstance(value, str) else ""
-        raise ConfigurationError(f"{who}: lock_args must be a list of parameter names or a callable, not {value!r}{hint}")
-    parameters = list(inspect.signature(task.run).parameters.values())
-    if not isinstance(inspect.getattr_static(task, "run"), staticmethod):
-        parameters = parameters[1:]  # a method, read from the class: the task itself comes first
-    names = [p.name for p in parameters if p.kind is not inspect.Parameter.VAR_KEYWORD]
-    if set(value) & {p.name for p in parameters} - set(names):
-        raise ConfigurationError(f"{who}: lock_args={list(value)} names all of its **kwargs; name the members that count")
-    if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
-        for name in value:
-            if name not in names:
-                raise ConfigurationError(
-                    f"{who}: lock_args names {name!r}, which the task does not take; {_instead(name, names)}"
-                )
-    return tuple(value)
-
-
-def _strategies(who: str, value: Any, default: tuple[str, str]) -> tuple[str, str]:
-    if value is None:
-        return default
-    given = value if isinstance(value, Mapping) else dict.fromkeys(SIDES, value)
-    for side, strategy in given.items():
-        if side not in SIDES:
-            raise ConfigurationError(f"{who}: on_conflict has no side {side!r}; {_instead(side, SIDES)}")
-        if not isinstance(strategy, str) or strategy not in STRATEGIES:
-            raise ConfigurationError(f"{who}: on_conflict={strategy!r} is no strategy; {_instead(strategy, STRATEGIES)}")
-    return given.get("client", default[0]), given.get("server", default[1])
-
-
-def _outage(who: str, value: Any) -> str | None:
-    if value is not None and value not in OUTAGE_POLICIES:
-        raise ConfigurationError(f"{who}: on_outage={value!r} is no policy; {_instead(value, OUTAGE_POLICIES)}")
-    return value

@@ -24,6 +24,8 @@ class Envelope:
     task: str
     task_id: str
     header: Mapping[str, Any] | None
+    #: how often the message was rescheduled
+    tries: int = 0
 
 
 @dataclass(frozen=True)
@@ -36,8 +38,9 @@ class Reentry:
     run: Run | None
     #: the body goes on beside the message (``retry(throw=False)``)
     body_goes_on: bool = False
-    #: "put off": the ticket to carry
+    #: "put off": the ticket to carry, and how often the message was rescheduled
     ticket: Ticket | None = None
+    tries: int = 0
     #: the run's call was published with ``lock=None``
     exempt: bool = False
 
@@ -47,9 +50,9 @@ _reentry: ContextVar[Reentry | None] = ContextVar("once_more_reentry", default=N
 
 
 @contextmanager
-def carrying(task: str, task_id: str, ticket: Ticket | None, *, exempt: bool = False) -> Iterator[None]:
+def carrying(task: str, task_id: str, ticket: Ticket | None, *, exempt: bool = False, tries: int = 0) -> Iterator[None]:
     header = ticket.to_header() if ticket is not None else EXEMPT if exempt else None
-    token = _envelope.set(Envelope(task, task_id, header))
+    token = _envelope.set(Envelope(task, task_id, header, tries))
     try:
         yield
     finally:

@@ -6,24 +6,31 @@ A run's own publishes (a retry, a replacement, a message put off) carry their lo
 from __future__ import annotations
 
 import logging
+import random
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from celery import Task
 from celery.utils import uuid
 
-from celery_once_more import carry, conflict, queues, report
+from celery_once_more import carry, conflict, queues, report, strict_args
 from celery_once_more.call import Call
 from celery_once_more.exceptions import ArgumentsError, StoreUnavailable
+from celery_once_more.locks import Answer
 from celery_once_more.options import Options
 from celery_once_more.outgoing import reentry
 from celery_once_more.run import fresh_ticket, run_of
-from celery_once_more.ticket import HEADER, RUN_HEADER, Ticket, new_series
+from celery_once_more.ticket import HEADERS, Ticket, new_series
 
 logger = logging.getLogger(__name__)
 
 #: options that only canvas and a worker's callbacks set: somebody else counts this call, or goes on after it
 COUNTED = ("chain", "chord", "group_id", "link", "parent_id", "root_id", "reply_to")
+
+#: seconds between two questions of a publisher that waits for a lock (``lock_timeout``), at first and in the end
+FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.25
 
 
 def publish(task: Task, options: Options, send: Callable[..., Any], args: Any, kwargs: Any, task_id: str | None,
@@ -33,6 +40,8 @@ def publish(task: Task, options: Options, send: Callable[..., Any], args: Any, k
     call = Call(task=task, options=options, args=args or (), kwargs=kwargs or {}, task_id=task_id or uuid(),
                 message=message, send=send)  # fmt: skip
     again = reentry()
+    if options.strict and again is None:
+        strict_args.check(call)
     if again is not None and again.why != "replace":
         if again.task_id == call.task_id:
             return carry.carry_on(call, again)
@@ -63,25 +72,44 @@ def _ticket(call: Call) -> Ticket:
 
 def _ask(call: Call, ticket: Ticket, *, must_run: bool = False) -> Any:
     """Take the lock and publish; or be a duplicate."""
-    store = call.runtime.store
+    if not ticket.lock.at_publish:
+        return call.publish(ticket)
     try:
-        answer = store.acquire(ticket, wait_ms=call.wait_ms)
+        answer = _acquire(call, ticket, waits_s=0.0 if must_run else call.options.timeout)
     except StoreUnavailable as exc:
         return _outage(call, ticket, exc, must_run)
     if answer.verdict == "refused":
         assert answer.holder is not None
         report.reaped(answer.lapsed)
-        _warn_of_own_digest(call, ticket)
         if must_run:  # never dropped: its ticket lets it wait at its start for its turn
             report.conflict(ticket, answer.holder, "client", "published, to wait at its start")
             return call.publish(ticket)
-        if any(call.message.get(option) for option in COUNTED):
+        if call.options.client != "reschedule" and any(call.message.get(option) for option in COUNTED):
             report.conflict(ticket, answer.holder, "client", "published without a ticket, to be settled at its start")
             return call.publish(None)
-        return conflict.CLIENT[call.options.client](call.task, ticket, answer.holder)
+        return conflict.CLIENT[call.options.client](call, ticket, answer.holder)
+    ticket = replace(ticket, stop=answer.stop)
     result = call.publish_or_release(ticket)
     report.acquired(ticket, "waiting", answer)
     return result
+
+
+def _acquire(call: Call, ticket: Ticket, waits_s: float) -> Answer:
+    """Ask for the lock, for as long as its publisher waits; never for one that the asking run itself holds.
+
+    Raises:
+        StoreUnavailable: the store did not answer.
+    """
+    until, pause = time.monotonic() + waits_s, FIRST_PAUSE
+    while True:
+        answer = call.runtime.store.acquire(ticket, wait_ms=call.wait_ms, period_ms=call.period_ms)
+        if answer.verdict != "refused" or _is_own_duplicate(call, ticket):
+            return answer
+        left = until - time.monotonic()
+        if left <= 0:
+            return answer
+        time.sleep(min(left, pause * random.uniform(0.5, 1.0)))
+        pause = min(2 * pause, LONGEST_PAUSE)
 
 
 def _outage(call: Call, ticket: Ticket, exc: StoreUnavailable, must_run: bool) -> Any:
@@ -99,17 +127,20 @@ def _outage(call: Call, ticket: Ticket, exc: StoreUnavailable, must_run: bool) -
 
 def _without_old_tickets(message: dict[str, Any]) -> dict[str, Any]:
     headers = message.get("headers")
-    if not headers or not {HEADER, RUN_HEADER} & headers.keys():
+    if not headers or not HEADERS & headers.keys():
         return message
-    return {**message, "headers": {k: v for k, v in headers.items() if k not in (HEADER, RUN_HEADER)}}
+    return {**message, "headers": {k: v for k, v in headers.items() if k not in HEADERS}}
 
 
-def _warn_of_own_digest(call: Call, ticket: Ticket) -> None:
+def _is_own_duplicate(call: Call, ticket: Ticket) -> bool:
+    """Whether a run publishes the call that it is, which gets a warning."""
     running = call.task.app.current_worker_task
     run = run_of(running.request) if running else None
-    if run is not None and run.holds and run.ticket.digest == ticket.digest:
-        logger.warning(
-            "task %s[%s] publishes its own lock %s from inside its run, and is a duplicate of itself: "
-            "use retry() to run it again, or publish after it has ended",
-            ticket.task, run.ticket.task_id, ticket.digest,
-        )  # fmt: skip
+    if run is None or not run.holds or run.ticket.digest != ticket.digest:
+        return False
+    logger.warning(
+        "task %s[%s] publishes its own lock %s from inside its run, and is a duplicate of itself: "
+        "use retry() to run it again, current_lock.release() before, the lock until_executing, or publish after it has ended",
+        ticket.task, run.ticket.task_id, ticket.digest,
+    )  # fmt: skip
+    return True

@@ -7,27 +7,26 @@ where the publish fails. For an early one the broker had its acknowledgement bef
 from __future__ import annotations
 
 import logging
-from typing import NoReturn
+from dataclasses import replace
+from typing import Any, NoReturn
 
 from celery import Task
 from celery.exceptions import Ignore, Reject
 
-from celery_once_more.conflict import ignores_result
 from celery_once_more.exceptions import StoreUnavailable
 from celery_once_more.outgoing import Reentry, reentering
 from celery_once_more.run import Run
 from celery_once_more.runtime import runtime
+from celery_once_more.ticket import Ticket
 
 logger = logging.getLogger(__name__)
 
 
-def outage_policy(task: Task) -> str:
-    """``raise`` (put off) or ``proceed``: what the task says, else the setting."""
-    return str(task.once_more.on_outage or runtime(task.app).settings.on_outage)
+def put_off(task: Task, run: Run, seconds: float | None = None, *, tries: int = 0) -> NoReturn:
+    """End this delivery; the message comes again in ``seconds`` (a whole lease where nobody knows).
 
-
-def put_off(task: Task, run: Run, remaining_ms: int | None = None) -> NoReturn:
-    """End this delivery; the message comes again in ``remaining_ms`` (a whole lease where nobody knows).
+    Args:
+        tries: how often the message was rescheduled, this time included.
 
     Raises:
         Ignore: it is on its way.
@@ -35,18 +34,23 @@ def put_off(task: Task, run: Run, remaining_ms: int | None = None) -> NoReturn:
         StoreUnavailable: it could not be published, and was acknowledged already: the task fails. Not for a copy of a
             message that runs, whose result is not ours to write.
     """
-    request = task.request
+    request, rt = task.request, runtime(task.app)
+    if seconds is None:
+        seconds = rt.lease_ms(run.options) / 1000
     signature = task.signature_from_request(
         request,
-        countdown=runtime(task.app).put_off_s(remaining_ms),
+        countdown=rt.held_s(seconds),
         retries=request.retries,
         ignore_result=ignores_result(task, request),  # Celery 5.6 forgets it
         add_to_parent=False,
     )
-    ticket = run.ticket if run.ticket.admitted or run.redelivered else None
+    ticket: Ticket | None = run.ticket
+    if not run.ticket.known:  # one that the broker delivered before was let in before, perhaps
+        ticket = replace(run.ticket, known=True, admitted=True) if run.redelivered else None
     try:
-        with reentering(Reentry("put off", request.id, run, ticket=ticket)):
+        with reentering(Reentry("put off", request.id, run, ticket=ticket, tries=tries)):
             signature.apply_async()
+        run.left = True
     except Exception as exc:
         logger.error("task %s[%s]: lock %s: could not be put off: %s", task.name, request.id, run.ticket.digest, exc)
         if task.acks_late:
@@ -55,3 +59,9 @@ def put_off(task: Task, run: Run, remaining_ms: int | None = None) -> NoReturn:
             raise Ignore("could not be put off, while its run lives") from exc
         raise StoreUnavailable(f"task {task.name}[{request.id}] could neither have its lock nor be put off: {exc}") from exc
     raise Ignore("put off")
+
+
+def ignores_result(task: Task, request: Any) -> bool:
+    """What the call says, else what the task says: ``Context`` has a default that looks like an answer."""
+    said = vars(request).get("ignore_result")
+    return bool(task.ignore_result if said is None else said)

@@ -31,6 +31,8 @@ class Counts:
     lapsed: int = 0
     #: freed: its message was proved gone
     orphaned: int = 0
+    #: freed as it should be: the period of ``until_expired`` was over
+    expired: int = 0
 
 
 @dataclass
@@ -49,6 +51,10 @@ class ReapReport:
         return sum(counts.lapsed for counts in self.tasks.values())
 
     @property
+    def expired(self) -> int:
+        return sum(counts.expired for counts in self.tasks.values())
+
+    @property
     def orphaned(self) -> int:
         return sum(counts.orphaned for counts in self.tasks.values())
 
@@ -57,6 +63,7 @@ class ReapReport:
         return {
             "lapsed": self.lapsed,
             "orphaned": self.orphaned,
+            "expired": self.expired,
             "kept": self.kept,
             "unreadable": self.unreadable,
             "tasks": {name: vars(counts) for name, counts in self.tasks.items()},
@@ -74,7 +81,11 @@ def reap(app: Celery, *, buckets: Iterable[int] = range(BUCKETS)) -> ReapReport:
     report.reaped(reaped.lapsed)
     done = ReapReport(kept=reaped.kept, unreadable=reaped.foreign)
     for holder in reaped.lapsed:
-        done.tasks[holder.task].lapsed += 1
+        counts = done.tasks[holder.task]
+        if holder.phase == "kept":
+            counts.expired += 1
+        else:
+            counts.lapsed += 1
     for digest in reaped.foreign:
         logger.error("lock %s: its record in the store is not ours, and is left alone", digest)
     return done

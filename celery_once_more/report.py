@@ -21,14 +21,24 @@ def acquired(ticket: Ticket, phase: str, answer: Answer) -> None:
 
 
 def released(ticket: Ticket, reason: str) -> None:
-    logger.debug("task %s[%s]: lock %s freed: %s", ticket.task, ticket.task_id, ticket.digest, reason)
-    _send(signals.lock_released, ticket, reason=reason)
+    freed(ticket.task, ticket.task_id, ticket.digest, reason)
+
+
+def freed(task: str, task_id: str, digest: str, reason: str) -> None:
+    logger.debug("task %s[%s]: lock %s freed: %s", task, task_id, digest, reason)
+    signals.lock_released.send(sender=task, task_id=task_id, digest=digest, reason=reason)
 
 
 def conflict(ticket: Ticket, holder: Holder, side: str, decision: str) -> None:
     logger.info("task %s[%s]: lock %s is held by %s, %s: %s",
                 ticket.task, ticket.task_id, ticket.digest, holder.task_id, holder.phase, decision)  # fmt: skip
     _send(signals.lock_conflict, ticket, holder=holder.task_id, phase=holder.phase, side=side, decision=decision)
+
+
+def rescheduled(ticket: Ticket, side: str, countdown_s: float, tries: int) -> None:
+    logger.info("task %s[%s]: lock %s: asks for it again in %.1f s, for the %d. time",
+                ticket.task, ticket.task_id, ticket.digest, countdown_s, tries)  # fmt: skip
+    _send(signals.task_rescheduled, ticket, side=side, countdown=countdown_s, tries=tries)
 
 
 def redelivered(ticket: Ticket, decision: str, why: str) -> None:
@@ -43,6 +53,9 @@ def lost(ticket: Ticket, reason: str) -> None:
 
 def reaped(lapsed: Iterable[Lapsed]) -> None:
     for holder in lapsed:
+        if holder.phase == "kept":  # as it should be
+            freed(holder.task, holder.task_id, holder.digest, "its period is over")
+            continue
         logger.warning("task %s[%s]: lock %s lapsed while %s, and was freed",
                        holder.task, holder.task_id, holder.digest, holder.phase)  # fmt: skip
         signals.lock_reaped.send(sender=holder.task, task_id=holder.task_id, digest=holder.digest, phase=holder.phase)

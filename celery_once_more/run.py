@@ -6,18 +6,21 @@ sees the run, and nothing outlives it. A message without a ticket gets one made 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from celery import Task
 
 from celery_once_more import digest as digests
 from celery_once_more import ticket as tickets
-from celery_once_more.exceptions import ArgumentsError
+from celery_once_more.exceptions import ArgumentsError, ConfigurationError
 from celery_once_more.locks import Answer
 from celery_once_more.options import Options
 from celery_once_more.ticket import Ticket
+
+logger = logging.getLogger(__name__)
 
 _ATTRIBUTE = "_once_more"
 
@@ -25,6 +28,8 @@ _ATTRIBUTE = "_once_more"
 @dataclass
 class Run:
     ticket: Ticket
+    #: of its task, with what its call said over them
+    options: Options
     run_id: str
     redelivered: bool
     #: what the store said; ``None``: it did not answer
@@ -45,15 +50,20 @@ class Run:
 
     @property
     def refused(self) -> bool:
-        """The server strategy ``raise`` shall end this run from inside its body."""
+        """Another call is in the way, and the server strategy decides what becomes of this one."""
         return self.answer is not None and self.answer.verdict == "conflict"
+
+    @property
+    def waits(self) -> bool:
+        """It was not let in, and its lock of the publish still waits."""
+        return self.refused and self.ticket.admitted
 
     @property
     def retry_ticket(self) -> Ticket | None:
         """What a retry of this run carries on; ``None`` where it has nothing to carry: it was not let in."""
-        if self.holds or (self.ticket.admitted and not self.refused):
-            return self.ticket
-        return None
+        if self.holds:
+            return replace(self.ticket, admitted=True, known=True)
+        return self.ticket if self.ticket.known else None
 
 
 #: a run that asks nothing: its call was published with ``lock=None``
@@ -75,7 +85,7 @@ def run_of(request: Any) -> Run | None:
 
 
 def fresh_ticket(task: Task, options: Options, args: Sequence[Any], kwargs: Mapping[str, Any], *, task_id: str,
-                 queue: str | None, series: int, hop: int = 0, admitted: bool = True) -> Ticket:  # fmt: skip
+                 queue: str | None, series: int, hop: int = 0, known: bool = True) -> Ticket:  # fmt: skip
     """Compute the digest of a call and name one message of it.
 
     Raises:
@@ -86,16 +96,21 @@ def fresh_ticket(task: Task, options: Options, args: Sequence[Any], kwargs: Mapp
     try:
         counted = _counted(task, options, args, kwargs)
     except digests.UnstableArgument as exc:
-        raise ArgumentsError(task.name, *exc.args) from exc.__cause__
+        where, why = exc.args
+        raise ArgumentsError(task.name, where, f"it has no stable JSON form: {why}") from exc.__cause__
     return Ticket(
         task=task.name,
         task_id=task_id,
-        digest=digests.digest(scope=task.name, queue=queue, arguments=counted),
+        digest=digests.digest(
+            scope=options.scope or task.name, queue=None if options.across_queues else queue, arguments=counted
+        ),
         lock=options.lock,
         series=series,
         hop=hop,
         queue=queue,
-        admitted=admitted,
+        admitted=known and options.lock.at_publish,
+        known=known,
+        said=options.said,
     )
 
 
@@ -135,5 +150,15 @@ def message_ticket(task: Task, options: Options, message: Any, args: Sequence[An
         queue=queue,
         series=tickets.assumed_series(message.get("id")),
         hop=message.get("retries") or 0,
-        admitted=False,
+        known=False,
     )
+
+
+def options_of(task: Task, ticket: Ticket) -> Options:
+    """What counts for a message with this ticket; what the ticket says and nobody understands is left out, with a warning."""
+    options: Options = task.once_more
+    try:
+        return options.for_message(task, ticket.lock, ticket.said)
+    except ConfigurationError as exc:
+        logger.warning("task %s[%s]: %s; what the task says counts", task.name, ticket.task_id, exc)
+        return options.for_message(task, ticket.lock, {})

@@ -16,6 +16,7 @@ from celery_once_more.exceptions import ConfigurationError, StoreUnavailable
 from celery_once_more.locks import LockStore
 from celery_once_more.locks.connect import connect, is_redis, masked, ssl_options
 from celery_once_more.locks.redis import RedisStore
+from celery_once_more.options import Options
 from celery_once_more.run import Run
 from celery_once_more.settings import Settings
 from celery_once_more.ticket import Ticket
@@ -48,14 +49,22 @@ class Runtime:
             window_ms=milliseconds(settings.redelivery_window),
         )
 
-    @property
-    def lease_ms(self) -> int:
-        return milliseconds(self.settings.lease)
+    def lease_ms(self, options: Options) -> int:
+        """How long a run of these options keeps its lock without being renewed."""
+        return milliseconds(options.lease or self.settings.lease)
 
-    def wait_ms(self, eta_s: float, expires_s: float | None) -> int:
+    def queue_lease_ms(self, options: Options) -> int:
+        """How long a message that goes back to its queue keeps its lock."""
+        return milliseconds(options.queue_lease or self.settings.queue_lease)
+
+    def wait_ms(self, options: Options, eta_s: float, expires_s: float | None) -> int:
         """How long a message that starts in ``eta_s`` may keep its lock waiting: the queue lease, never beyond ``expires``."""
-        wait_s = max(eta_s, 0.0) + self.settings.queue_lease
+        wait_s = max(eta_s, 0.0) + (options.queue_lease or self.settings.queue_lease)
         return milliseconds(wait_s if expires_s is None else min(wait_s, expires_s))
+
+    def period_ms(self, options: Options, eta_s: float = 0.0) -> int:
+        """The period of a message that starts in ``eta_s``; 0: its lock has none."""
+        return milliseconds(max(eta_s, 0.0) + options.ttl) if options.ttl else 0
 
     def give_back(self, ticket: Ticket) -> None:
         """Free a lock that was taken for a message which was not published after all."""
@@ -65,14 +74,11 @@ class Runtime:
         except StoreUnavailable as exc:
             report.unavailable(ticket, "release", exc, "the lock stays until its queue lease ends")
 
-    def put_off_s(self, remaining_ms: int | None = None) -> float:
-        """Seconds after which a message that cannot start now shall come again: what is left of the lease that is in its
-        way (a whole one if nobody knows), and never more than half the visibility timeout.
-        """
+    def held_s(self, seconds: float) -> float:
+        """``seconds`` for which a worker may hold a message back: never more than half the broker's visibility timeout."""
         transport = self.app.conf.broker_transport_options or {}
         visible_s = float(transport.get("visibility_timeout") or VISIBILITY_TIMEOUT)
-        lease_s = self.settings.lease if remaining_ms is None else remaining_ms / 1000
-        return max(0.05, min(lease_s, visible_s / 2))
+        return max(0.05, min(seconds, visible_s / 2))
 
     def seconds_until(self, moment: Any) -> float | None:
         """An ``eta`` or ``expires`` in any form that Celery takes -> seconds from now; ``None`` where it makes no sense."""

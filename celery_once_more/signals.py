@@ -15,6 +15,7 @@ __all__ = [
     "lock_released",
     "store_unavailable",
     "task_redelivered",
+    "task_rescheduled",
 ]
 
 #: ``phase`` ("waiting" or "running"), ``token`` (None while waiting)
@@ -29,5 +30,7 @@ lock_lost = Signal(name="lock_lost")
 lock_reaped = Signal(name="lock_reaped")
 #: ``decision``: one more delivery of a message whose run lives ("put off") or is over ("ended")
 task_redelivered = Signal(name="task_redelivered")
+#: ``side`` ("client" or "server"), ``countdown`` (seconds), ``tries`` (1, 2, …): a duplicate asks for its lock again later
+task_rescheduled = Signal(name="task_rescheduled")
 #: ``act``, ``error``: the lock store did not answer
 store_unavailable = Signal(name="store_unavailable")

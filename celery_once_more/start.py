@@ -18,8 +18,8 @@ from celery.exceptions import Ignore
 
 from celery_once_more import conflict, queues, report
 from celery_once_more.exceptions import LockConflict, StoreUnavailable
-from celery_once_more.put_off import outage_policy, put_off
-from celery_once_more.run import EXEMPT, Run, message_ticket, note, noted, run_of
+from celery_once_more.put_off import ignores_result, put_off
+from celery_once_more.run import EXEMPT, Run, message_ticket, note, noted, options_of, run_of
 from celery_once_more.runtime import runtime
 from celery_once_more.ticket import HEADER, RUN_HEADER, is_exempt, new_run_id
 
@@ -37,9 +37,10 @@ def ask(task: Task, **_: Any) -> None:
         return
     rt = runtime(task.app)
     try:
-        run.answer = rt.store.start(run.ticket, run=run.run_id, lease_ms=rt.lease_ms, redelivered=run.redelivered)
+        run.answer = rt.store.start(run.ticket, run=run.run_id, lease_ms=rt.lease_ms(run.options),
+                                    redelivered=run.redelivered, period_ms=rt.period_ms(run.options))  # fmt: skip
     except StoreUnavailable as exc:
-        report.unavailable(run.ticket, "start", exc, "put off" if outage_policy(task) == "raise" else "runs without a lock")
+        report.unavailable(run.ticket, "start", exc, "put off" if _outage_policy(task, run) == "raise" else "runs without a lock")
     note(task.request, run)
 
 
@@ -56,7 +57,13 @@ def _run(task: Task) -> Run | None:
         return None
     if ticket is None:
         return None
-    return Run(ticket, request.get(RUN_HEADER) or new_run_id(), bool(delivery.get("redelivered")))
+    options = options_of(task, ticket)
+    return Run(ticket, options, request.get(RUN_HEADER) or new_run_id(), bool(delivery.get("redelivered")))
+
+
+def _outage_policy(task: Task, run: Run) -> str:
+    """``raise`` (put off) or ``proceed``."""
+    return run.options.on_outage or runtime(task.app).settings.on_outage
 
 
 def guard(before_start: Callable[..., Any]) -> Callable[..., Any]:
@@ -102,7 +109,7 @@ def _pass(task: Task) -> None:
     run.passed = True
     answer = run.answer
     if answer is None:
-        if outage_policy(task) == "raise":
+        if _outage_policy(task, run) == "raise":
             put_off(task, run)
         run.unlocked = True
     elif answer.verdict == "run":
@@ -114,23 +121,23 @@ def _pass(task: Task) -> None:
         raise AssertionError(f"an answer that nobody expects: {answer}")
     elif answer.verdict == "busy":
         report.redelivered(run.ticket, "put off", "of a message whose run lives")
-        put_off(task, run, answer.holder.remaining_ms)
+        put_off(task, run, answer.holder.remaining_ms / 1000)
     elif answer.verdict == "held":
         report.reaped(answer.lapsed)
         report.conflict(run.ticket, answer.holder, "server", "put off: it was admitted")
-        put_off(task, run, answer.holder.remaining_ms)
+        put_off(task, run, answer.holder.remaining_ms / 1000)
     elif answer.holder.task_id == run.ticket.task_id:  # the result under this id is the holder's to write
         report.redelivered(run.ticket, "ended", "under the id of the call that holds the lock")
         raise Ignore("another message with this id is on its way")
     else:
         report.reaped(answer.lapsed)
-        conflict.SERVER[task.once_more.server](task, run.ticket, answer.holder)
+        conflict.SERVER[run.options.server](task, run, answer.holder)
     _mark_started(task)
 
 
 def _mark_started(task: Task) -> None:
     """What ``task_track_started`` promises, but only once the run was let in: STARTED would overwrite a result."""
     request = task.request
-    if task.once_more_track_started and not conflict.ignores_result(task, request):
+    if task.once_more_track_started and not ignores_result(task, request):
         meta = {"pid": os.getpid(), "hostname": request.hostname}
         task.backend.store_result(request.id, meta, states.STARTED, request=request)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 from celery import Celery, Task, signals
 from celery.exceptions import Reject
 from celery.utils.imports import symbol_by_name
 
-from celery_once_more import attach, carry, end, publish, reaper, start
+from celery_once_more import attach, carry, end, info, publish, reaper, start
+from celery_once_more.info import LockInfo
 from celery_once_more.options import Options
 from celery_once_more.outgoing import Reentry, reentering, reentry
 from celery_once_more.result import UniqueResult
@@ -27,10 +29,27 @@ class UniqueTask(Task):
     lock: str | None = None
     #: which arguments count: parameter names, a callable given the call's arguments, or all of them
     lock_args: Sequence[str] | Any = None
+    #: a name that several tasks share to exclude each other; ``None``: the task's own
+    lock_scope: str | None = None
+    #: leave the queue out of the digest
+    unique_across_queues: bool = False
+    #: seconds; the period of ``until_expired``
+    lock_ttl: float | timedelta | None = None
+    #: seconds that a run, and a waiting message, keep the lock; ``None``: as the settings say
+    lock_lease: float | timedelta | None = None
+    lock_queue_lease: float | timedelta | None = None
+    #: how many run at once; for ``while_executing``
+    lock_limit: int = 1
+    #: seconds that a publisher waits for a held lock before it counts as a duplicate
+    lock_timeout: float | timedelta = 0
     #: what becomes of a duplicate: a strategy, or ``{"client": …, "server": …}``
     on_conflict: str | Mapping[str, str] | None = None
+    #: seconds, for the strategy ``reschedule``
+    reschedule_countdown: float | timedelta = 5
     #: ``"raise"`` or ``"proceed"`` where the lock store does not answer; ``None``: as the setting says
     on_outage: str | None = None
+    #: refuse arguments that are not small primitives
+    strict_args: bool = False
 
     #: the options above, checked and frozen; there once the task is bound
     once_more: Options
@@ -65,12 +84,12 @@ class UniqueTask(Task):
             StoreUnavailable: the lock store did not answer, and ``on_outage`` is ``raise``.
         """
         self._get_app()  # binds the task, if nothing has until now
-        ours, message = self.once_more.for_call(self.name, options)
+        ours, message = self.once_more.for_call(self, options)
 
         def send(**more: Any) -> Any:
             return super(UniqueTask, self).apply_async(args, kwargs, **more)
 
-        plain = ours.lock is None and self.once_more.lock is None and reentry() is None
+        plain = ours.lock is None and self.once_more.lock is None and not ours.strict and reentry() is None
         if plain or self.app.conf["task_always_eager"]:
             return send(task_id=task_id, **message)
         return publish.publish(self, ours, send, args, kwargs, task_id, message)
@@ -93,6 +112,26 @@ class UniqueTask(Task):
         request = self.request
         with reentering(Reentry("replace", request.id, run_of(request))):
             return super().replace(sig)
+
+    def lock_info(self, *args: Any, **kwargs: Any) -> LockInfo | None:
+        """Who holds the lock of a call with these arguments, on the queue that it would go to.
+
+        Raises:
+            ConfigurationError: the task has no lock.
+            ArgumentsError, TypeError: the call has no digest.
+            StoreUnavailable: the lock store did not answer.
+        """
+        self._get_app()
+        return info.lock_info(self, args, kwargs)
+
+    def release_lock(self, info_: LockInfo, /) -> bool:
+        """Free exactly the holder that :meth:`lock_info` saw; ``False`` where it is not any more as it was seen.
+
+        Raises:
+            StoreUnavailable: the lock store did not answer.
+        """
+        self._get_app()
+        return info.release_lock(self, info_)
 
     def AsyncResult(self, task_id: str, *, duplicate: bool = False, **kwargs: Any) -> UniqueResult:  # noqa: N802
         app = self._get_app()

@@ -11,16 +11,19 @@ import logging
 import re
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from celery_once_more.lock_types import LOCK_TYPES, LockType
 
 logger = logging.getLogger(__name__)
 
-#: the header of the ticket, and the one in which a worker's main process notes the id of the run
+#: the header of the ticket, the one in which a worker's main process notes the id of the run, and how often a message was
+#: rescheduled
 HEADER = "once_more"
 RUN_HEADER = "once_more_run"
+TRIES_HEADER = "once_more_tries"
+HEADERS = frozenset((HEADER, RUN_HEADER, TRIES_HEADER))
 VERSION = 1
 #: bits of a series, and of the hop behind it, in the number that the done memory keeps (redis-py sends it as text)
 SERIES_BITS, HOP_BITS = 43, 20
@@ -38,8 +41,14 @@ class Ticket:
     #: one message of the call: 0 at first, one more per retry
     hop: int
     queue: str | None
-    #: whether the message came with it, or it was made up for a message that had none
+    #: the lock was taken at the publish: its message is never dropped for lack of it
     admitted: bool = True
+    #: the message came with it; else it was made up for a message that had none, the same at every delivery
+    known: bool = True
+    #: end of the lock's period in ms on the store's clock; 0: it has none, or the publish did not ask the store
+    stop: int = 0
+    #: options of this one call that its worker needs
+    said: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def done_member(self) -> str:
@@ -53,11 +62,17 @@ class Ticket:
             return str((self.series << HOP_BITS) + self.hop + 1)
         return f"{self.series}:{self.hop}"
 
+    @property
+    def meets_strategy(self) -> bool:
+        """At its start, another call in the way is a conflict; else it is put off."""
+        return not self.admitted or (self.lock.at_start and self.hop == 0)
+
     def at_hop(self, hop: int) -> Ticket:
         return replace(self, hop=hop)
 
     def to_header(self) -> dict[str, Any]:
-        return {
+        more = {"stop": self.stop, "admitted": self.admitted, "said": dict(self.said)}
+        return {name: value for name, value in more.items() if value != _USUAL[name]} | {
             "v": VERSION,
             "task": self.task,
             "id": self.task_id,
@@ -70,6 +85,8 @@ class Ticket:
         }
 
 
+#: what a header need not say
+_USUAL: dict[str, Any] = {"stop": 0, "admitted": True, "said": {}}
 #: the header of a call that was published with ``lock=None``: its run asks nothing
 EXEMPT: dict[str, Any] = {"v": VERSION, "lock": None}
 
@@ -123,7 +140,22 @@ def _read(header: Any, task: str, task_id: str) -> Ticket:
         series=_whole(header, "series", 0, 1 << SERIES_BITS),
         hop=_whole(header, "hop", 0, 1 << 52),
         queue=header["queue"] if isinstance(header["queue"], str) else None,
+        admitted=header.get("admitted", True) is True,
+        stop=_whole(header, "stop", 0, 1 << 53) if "stop" in header else 0,
+        said=_mapping(header, "said"),
     )
+
+
+def tries(header: Any) -> int:
+    """How often a message was rescheduled, by its header; a damaged one counts as none."""
+    return header if isinstance(header, int) and 0 <= header < 1 << 31 else 0
+
+
+def _mapping(header: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = header.get(name, {})
+    if not isinstance(value, Mapping):
+        raise ValueError(f"damaged {name}")
+    return dict(value)
 
 
 def _whole(header: Mapping[str, Any], name: str, low: int, high: int) -> int:

@@ -18,10 +18,10 @@ from celery.worker.request import Request
 
 from celery_once_more import queues, report
 from celery_once_more.exceptions import StoreUnavailable
-from celery_once_more.locks import Answer
+from celery_once_more.locks import Answer, Renew
 from celery_once_more.outgoing import Reentry, reentering
-from celery_once_more.run import Run, message_ticket
-from celery_once_more.runtime import Runtime, milliseconds, runtime
+from celery_once_more.run import Run, message_ticket, options_of
+from celery_once_more.runtime import Runtime, runtime
 from celery_once_more.ticket import HEADER, RUN_HEADER, is_exempt, new_run_id
 
 #: a child over its hard time limit is told to end, and killed 0.1 s later, after Celery has called us: its lock lapses then
@@ -136,7 +136,7 @@ class UniqueRequest(Request):
         """The lock waits for the next delivery."""
         with self._store("requeue", "the next delivery waits for its lease to lapse") as (run, rt):
             if run is not None:
-                wait_ms = milliseconds(rt.settings.queue_lease)
+                wait_ms = rt.queue_lease_ms(run.options)
                 rt.store.requeue(run.ticket, run=run.run_id, hop=run.ticket.hop, wait_ms=wait_ms)
 
     def _free(self, reason: str) -> None:
@@ -152,7 +152,7 @@ class UniqueRequest(Request):
         with self._store("renew", "its lock lapses with its lease") as (run, rt):
             if run is None:
                 return
-            (answer,) = rt.store.renew([(run.ticket, run.run_id, False)], lease_ms=DYING_MS)
+            (answer,) = rt.store.renew([Renew(ticket=run.ticket, run=run.run_id, lease_ms=DYING_MS)])
             if answer.verdict == "over" and not self._given_back:  # it never started: what waits is this very message
                 rt.store.release(run.ticket)
 
@@ -183,7 +183,8 @@ class UniqueRequest(Request):
             return None  # the child says it once more, where it can be seen
         if ticket is None:
             return None
-        return Run(ticket, new_run_id(), bool(delivery["redelivered"]), answer=Answer(verdict="run"))
+        options = options_of(self._task, ticket)
+        return Run(ticket, options, new_run_id(), bool(delivery["redelivered"]), answer=Answer(verdict="run"))
 
 
 def request_class(base: type[Request]) -> type[Request]:

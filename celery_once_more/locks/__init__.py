@@ -14,7 +14,8 @@ from typing import Protocol
 
 from celery_once_more.ticket import Ticket
 
-PHASES = {"W": "waiting", "R": "running"}
+#: as people read them; a run that was freed before its end (``F``) still runs
+PHASES = {"W": "waiting", "R": "running", "F": "running", "K": "kept"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +47,36 @@ class Answer:
     holder: Holder | None = None
     #: fencing token of this run
     token: int | None = None
+    #: end of the period of a publish that was admitted, in ms on the store's clock; 0: it has none
+    stop: int = 0
     #: holders of this lock that were found lapsed, and freed, on the way
     lapsed: tuple[Lapsed, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Held(Holder):
+    """A holder as whoever wants to free exactly it needs to know it."""
+
+    digest: str
+    series: int
+    #: id of its run; empty while it waits
+    run: str
+    hop: int
+    #: seconds since the epoch, on the store's clock: when it began to wait, or to run
+    since: int
+    #: fencing token of its last run; 0: it has not run
+    token: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Renew:
+    """A lease to renew."""
+
+    ticket: Ticket
+    run: str
+    lease_ms: int
+    #: whether a lock that is gone may be taken again
+    retake: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,17 +95,18 @@ class Reaped:
 
 
 class LockStore(Protocol):
-    def acquire(self, ticket: Ticket, *, wait_ms: int) -> Answer:
-        """Admit a publish, or refuse it; a holder admitted waits for at most ``wait_ms``."""
+    def acquire(self, ticket: Ticket, *, wait_ms: int, period_ms: int = 0) -> Answer:
+        """Admit a publish, or refuse it; a holder admitted waits for at most ``wait_ms``, and stays for ``period_ms``."""
 
     def release(self, ticket: Ticket) -> bool:
         """Free a holder that only waits, for this very message; never one that runs."""
 
-    def start(self, ticket: Ticket, *, run: str, lease_ms: int, redelivered: bool) -> Answer:
-        """The one question at the start of a run."""
+    def start(self, ticket: Ticket, *, run: str, lease_ms: int, redelivered: bool, period_ms: int = 0) -> Answer:
+        """The one question at the start of a run; ``period_ms`` where no publish began its period."""
 
     def finish(self, ticket: Ticket, *, run: str, only_this_message: bool = False) -> str:
-        """The run is over for good: ``freed``, ``gone`` (nothing was held) or ``lost`` (somebody else's now).
+        """The run is over for good: ``freed``, ``kept`` (until its period is over), ``free`` (it was freed before), ``gone``
+        (nothing was held) or ``lost`` (somebody else's now).
 
         The call is remembered as done, except when ``lost``. ``only_this_message``, for who cannot know whether a retry was
         published: just the message is remembered, and nothing where nothing was held.
@@ -88,11 +118,17 @@ class LockStore(Protocol):
     def confirm(self, ticket: Ticket, *, hop: int, wait_ms: int) -> None:
         """Message ``hop`` is in the broker: the message of ``ticket`` is spent, and the holder waits ``wait_ms``."""
 
-    def renew(self, runs: Sequence[tuple[Ticket, str, bool]], *, lease_ms: int) -> list[Renewal]:
-        """Renew the leases of many runs (ticket, run id, whether a lock gone may be retaken), in one round trip."""
+    def renew(self, leases: Sequence[Renew]) -> list[Renewal]:
+        """Renew the leases of many runs, in one round trip."""
 
     def look(self, ticket: Ticket, *, run: str) -> tuple[str, int, int]:
-        """How a message stands (``mine``, ``running``, ``waiting``, ``done``, ``none``), ms left, token."""
+        """How a message stands (``mine``, ``freed``, ``running``, ``waiting``, ``done``, ``none``), ms left, token."""
+
+    def holder(self, ticket: Ticket) -> Held | None:
+        """Who is in the way of a publish of this ticket's lock, else of a start."""
+
+    def free(self, held: Held) -> bool:
+        """Free exactly this holder, if it is still as it was seen; a run that goes on stays known, and refuses nobody."""
 
     def reap(self, buckets: Iterable[int], *, limit: int) -> Reaped:
         """Free what lapsed in some of the 256 buckets, at most ``limit`` holders."""

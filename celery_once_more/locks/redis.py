@@ -14,7 +14,7 @@ import redis
 from redis.exceptions import RedisError
 
 from celery_once_more.exceptions import StoreUnavailable
-from celery_once_more.locks import PHASES, Answer, Holder, Lapsed, Reaped, Renewal
+from celery_once_more.locks import PHASES, Answer, Held, Holder, Lapsed, Reaped, Renew, Renewal
 from celery_once_more.locks.keys import Keys
 from celery_once_more.locks.scripts import Arguments, script
 from celery_once_more.locks.wire import Wire
@@ -50,18 +50,19 @@ class RedisStore:
         """redis-py's client over the same pool, for whoever wants to look at the records."""
         return self.wire.client
 
-    def acquire(self, ticket: Ticket, *, wait_ms: int) -> Answer:
+    def acquire(self, ticket: Ticket, *, wait_ms: int, period_ms: int = 0) -> Answer:
         lock = ticket.lock
-        argv = (*_identity(ticket), lock.limit, lock.refuse_publish, wait_ms)
+        argv = (*_identity(ticket), lock.limit, lock.refuse_publish, wait_ms, period_ms)
         return _answer(ticket, self._run("acquire", self._indexed(ticket), argv))
 
     def release(self, ticket: Ticket) -> bool:
         argv = (ticket.digest, ticket.series, ticket.hop)
         return bool(self._run("release", self._indexed(ticket), argv))
 
-    def start(self, ticket: Ticket, *, run: str, lease_ms: int, redelivered: bool) -> Answer:
+    def start(self, ticket: Ticket, *, run: str, lease_ms: int, redelivered: bool, period_ms: int = 0) -> Answer:
         argv = (*_identity(ticket), ticket.lock.limit, _refuse_start(ticket), run, lease_ms,
-                ticket.done_member, ticket.spent_member, int(ticket.admitted), int(redelivered))  # fmt: skip
+                ticket.done_member, ticket.spent_member, int(ticket.known), int(redelivered),
+                "conflict" if ticket.meets_strategy else "held", ticket.stop, period_ms)  # fmt: skip
         keys = (*self._indexed(ticket), self.keys.token(ticket.digest), *self.keys.done(ticket.digest))
         return _answer(ticket, self._run("start", keys, argv))
 
@@ -71,21 +72,22 @@ class RedisStore:
         return _text(self._run("finish", self._remembering(ticket), argv))
 
     def requeue(self, ticket: Ticket, *, run: str | None, hop: int, wait_ms: int) -> bool:
-        argv = (*_identity(ticket), run or "", hop, wait_ms, ticket.done_member, ticket.spent_member)
+        argv = (*_identity(ticket), run or "", hop, wait_ms, ticket.done_member, ticket.spent_member, ticket.stop)
         return _text(self._run("requeue", self._remembering(ticket), argv)) == "kept"
 
     def confirm(self, ticket: Ticket, *, hop: int, wait_ms: int) -> None:
         argv = (ticket.digest, ticket.series, ticket.hop, hop, wait_ms, ticket.spent_member, self.window_ms)
         self._run("confirm", self._remembering(ticket), argv)
 
-    def renew(self, runs: Sequence[tuple[Ticket, str, bool]], *, lease_ms: int) -> list[Renewal]:
-        if not runs:
+    def renew(self, leases: Sequence[Renew]) -> list[Renewal]:
+        if not leases:
             return []
         calls: list[tuple[Sequence[str], Arguments]] = []
-        for ticket, run, retake in runs:
+        for lease in leases:
+            ticket = lease.ticket
             keys = (*self._indexed(ticket), self.keys.token(ticket.digest), *self.keys.done(ticket.digest))
-            argv = (*_identity(ticket), ticket.lock.limit, _refuse_start(ticket), run, lease_ms,
-                    ticket.done_member, ticket.spent_member, int(retake))  # fmt: skip
+            argv = (*_identity(ticket), ticket.lock.limit, _refuse_start(ticket), lease.run, lease.lease_ms,
+                    ticket.done_member, ticket.spent_member, int(lease.retake), ticket.stop)  # fmt: skip
             calls.append((keys, argv))
         answers = self._run_many("renew", calls)
         refusals = [answer for answer in answers if isinstance(answer, Exception)]
@@ -98,6 +100,20 @@ class RedisStore:
         argv = (ticket.series, run, ticket.done_member, ticket.spent_member)
         state, remaining_ms, token = self._run("look", keys, argv)
         return _text(state), remaining_ms, token
+
+    def holder(self, ticket: Ticket) -> Held | None:
+        argv = (ticket.lock.refuse_publish, ticket.lock.refuse_start)
+        found = self._run("holder", (self.keys.record(ticket.digest),), argv)
+        if not found:
+            return None
+        series, task_id, run, phase, remaining_ms, since, token, hop = found
+        return Held(digest=ticket.digest, series=series, task_id=_text(task_id), run=_text(run), phase=PHASES[_text(phase)],
+                    remaining_ms=remaining_ms, since=since, token=token, hop=hop)  # fmt: skip
+
+    def free(self, held: Held) -> bool:
+        keys = (self.keys.record(held.digest), self.keys.due(held.digest))
+        argv = (held.digest, held.series, held.phase[0].upper(), held.run, held.hop)
+        return bool(self._run("free", keys, argv))
 
     def reap(self, buckets: Iterable[int], *, limit: int) -> Reaped:
         lapsed: list[Lapsed] = []
@@ -164,6 +180,8 @@ def _answer(ticket: Ticket, raw: list[Any]) -> Answer:
     lapsed = tuple(_lapsed(ticket.task, ticket.digest, task_id, phase) for task_id, phase in raw[1])
     if verdict == "run":
         return Answer(verdict=verdict, token=raw[2], lapsed=lapsed)
+    if verdict == "admitted":
+        return Answer(verdict=verdict, stop=raw[2], lapsed=lapsed)
     if len(raw) > 2:
         holder = Holder(task_id=_text(raw[2]), phase=PHASES[_text(raw[3])], remaining_ms=max(0, raw[4]))
         return Answer(verdict=verdict, holder=holder, lapsed=lapsed)

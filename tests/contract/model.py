@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from celery_once_more.locks import PHASES, Answer, Holder, Lapsed, Reaped, Renewal
+from celery_once_more.locks import PHASES, Answer, Holder, Lapsed, Reaped, Renew, Renewal
+from celery_once_more.locks import Held as Seen
 from celery_once_more.ticket import Ticket
 
 
@@ -21,6 +22,8 @@ class Held:
     until: int
     token: int
     hops: list[int]
+    #: end of its period, on the clock; 0: it has none
+    stop: int = 0
 
 
 @dataclass
@@ -39,49 +42,56 @@ class Model:
 
     # ---------------------------------------------------------------- the verbs of the store
 
-    def acquire(self, ticket: Ticket, *, wait_ms: int) -> Answer:
+    def acquire(self, ticket: Ticket, *, wait_ms: int, period_ms: int = 0) -> Answer:
         lapsed = self._free_lapsed(ticket)
         own = self._own(ticket)
         if own and own.phase == "W" and own.hops[0] == ticket.hop:
-            return Answer(verdict="admitted", lapsed=lapsed)
-        in_the_way = [own] if own else self._others(ticket, None, ticket.lock.refuse_publish)
+            return Answer(verdict="admitted", lapsed=lapsed, stop=own.stop)
+        held = [h for h in self._others(ticket, None, ticket.lock.refuse_publish) if not 0 < h.stop <= self.clock()]
+        in_the_way = [own] if own else held
         if own or len(in_the_way) >= ticket.lock.limit:
             return Answer(verdict="refused", holder=self._seen(in_the_way[0]), lapsed=lapsed)
-        self._take(ticket, "W", wait_ms)
-        return Answer(verdict="admitted", lapsed=lapsed)
+        own = self._take(ticket, "W", wait_ms)
+        if period_ms:
+            own.stop = self.clock() + period_ms
+            own.until = min(own.until, own.stop)
+        return Answer(verdict="admitted", lapsed=lapsed, stop=own.stop)
 
     def release(self, ticket: Ticket) -> bool:
         own = self._own(ticket)
         if own is None or own.phase != "W" or own.hops[0] != ticket.hop:
             return False
+        if self._kept(own):
+            return False
         self._drop(ticket.digest, own)
         return True
 
-    def start(self, ticket: Ticket, *, run: str, lease_ms: int, redelivered: bool) -> Answer:
+    def start(self, ticket: Ticket, *, run: str, lease_ms: int, redelivered: bool, period_ms: int = 0) -> Answer:
         own = self._own(ticket)
-        runs = own is not None and own.phase == "R" and own.until > self.clock()
+        runs = own is not None and own.phase in "RF" and own.until > self.clock()
         if runs and own.run == run:
             return Answer(verdict="run", token=own.token)
-        known = ticket.admitted or redelivered
+        known = ticket.known or redelivered
         if known and {ticket.done_member, ticket.spent_member} & self.memory:
             return Answer(verdict="done")
         if own and ticket.hop not in own.hops and ticket.hop < own.hops[0]:
             return Answer(verdict="done")
         if runs:
             return Answer(verdict="busy" if known else "conflict", holder=self._seen(own))
-        if own is None and not ticket.admitted:
+        if own is None and not ticket.known:
             waiting = [h for h in self._holders(ticket.digest) if h.task_id == ticket.task_id and h.phase == "W"]
             own = waiting[0] if waiting else None
         lapsed = self._free_lapsed(ticket, spare=own)
         phases = ticket.lock.refuse_start if ticket.admitted else ticket.lock.refuse_unadmitted
         in_the_way = self._others(ticket, own, phases)
         if len(in_the_way) >= ticket.lock.limit:
-            verdict = "held" if ticket.admitted else "conflict"
+            verdict = "conflict" if ticket.meets_strategy else "held"
             return Answer(verdict=verdict, holder=self._seen(in_the_way[0]), lapsed=lapsed)
         if not known:
             self.memory -= {ticket.done_member, ticket.spent_member}
         if own is None:
             own = self._take(ticket, "W", 0)
+            own.stop = ticket.stop or (self.clock() + period_ms if period_ms else 0)
         elif own.series != ticket.series:
             own.series, own.hops = ticket.series, [ticket.hop]
         elif own.phase == "R":
@@ -93,15 +103,21 @@ class Model:
 
     def finish(self, ticket: Ticket, *, run: str, only_this_message: bool = False) -> str:
         own = self._own(ticket)
-        if own is not None:
-            mine = own.run == run if own.phase == "R" else run == ""
-            if not mine:
-                return "lost"
-            self._drop(ticket.digest, own)
-        elif only_this_message:
+        if own is not None and own.phase == "K" and own.run == "":
+            return "kept"
+        if own is not None and (own.run if own.phase != "W" else "") != run:
+            return "lost"
+        if own is None and only_this_message:
             return "gone"
+        verdict = "gone"
+        if own is not None:
+            verdict = "free" if own.phase == "F" else "freed"
+            if self._kept(own, ran=True):
+                verdict, own.run = "kept", ""
+            else:
+                self._drop(ticket.digest, own)
         self.memory.add(ticket.spent_member if only_this_message else ticket.done_member)
-        return "freed" if own is not None else "gone"
+        return verdict
 
     def requeue(self, ticket: Ticket, *, run: str, hop: int, wait_ms: int) -> bool:
         own = self._own(ticket)
@@ -109,6 +125,7 @@ class Model:
             if {ticket.done_member, ticket.spent_member} & self.memory:
                 return False
             own = self._take(ticket, "W", 0)
+            own.stop = ticket.stop
         elif own.run == run:
             if own.phase == "W" and own.hops[0] >= hop:
                 return True
@@ -129,15 +146,36 @@ class Model:
         if own.phase == "W":
             own.until = self.clock() + wait_ms
 
-    def renew(self, runs: Sequence[tuple[Ticket, str, bool]], *, lease_ms: int) -> list[Renewal]:
-        return [Renewal(verdict=self._renew(ticket, run, retake, lease_ms)) for ticket, run, retake in runs]
+    def renew(self, leases: Sequence[Renew]) -> list[Renewal]:
+        return [Renewal(verdict=self._renew(asked.ticket, asked.run, asked.retake, asked.lease_ms)) for asked in leases]
 
     def look(self, ticket: Ticket, *, run: str) -> tuple[str, int, int]:
         own = self._own(ticket)
-        if own and own.until > self.clock():
-            state = "waiting" if own.phase == "W" else "mine" if own.run == run else "running"
+        if own and own.until > self.clock() and own.phase != "K":
+            mine = "freed" if own.phase == "F" else "mine"
+            state = "waiting" if own.phase == "W" else mine if own.run == run else "running"
             return state, own.until - self.clock(), own.token
         return "done" if {ticket.done_member, ticket.spent_member} & self.memory else "none", 0, 0
+
+    def holder(self, ticket: Ticket) -> Seen | None:
+        alive = [h for h in self._holders(ticket.digest) if h.until > self.clock()]
+        for phases in (ticket.lock.refuse_publish, ticket.lock.refuse_start):
+            for h in alive:
+                if h.phase in phases:
+                    return Seen(digest=ticket.digest, series=h.series, task_id=h.task_id, run=h.run, phase=PHASES[h.phase],
+                                remaining_ms=h.until - self.clock(), since=0, token=h.token, hop=h.hops[0])  # fmt: skip
+        return None
+
+    def free(self, held: Seen) -> bool:
+        for h in self._holders(held.digest):
+            if h.series == held.series and PHASES[h.phase] == held.phase and h.phase != "F" and h.until > self.clock():
+                if h.phase == "R" and h.run == held.run:
+                    h.phase, h.stop = "F", 0
+                    return True
+                if h.phase != "R" and h.hops[0] == held.hop:
+                    self._drop(held.digest, h)
+                    return True
+        return False
 
     def reap(self, buckets: Iterable[int], *, limit: int) -> Reaped:
         lapsed = [
@@ -157,6 +195,7 @@ class Model:
     def age(self, digest: str, ms: int) -> None:
         for held in self._holders(digest):
             held.until -= ms
+            held.stop -= ms if held.stop else 0
 
     def flush(self) -> None:
         self.locks.clear()
@@ -170,17 +209,21 @@ class Model:
 
     def _renew(self, ticket: Ticket, run: str, retake: bool, lease_ms: int) -> str:
         own = self._own(ticket)
-        if own and own.phase == "R" and own.run == run:
+        if own and own.phase in "RF" and own.run == run:
             own.until = self.clock() + lease_ms
             return "renewed"
-        if own:
-            return "over" if own.phase == "W" else "lost"
+        lapsed = own is not None and own.phase == "K" and own.run == run
+        if own and not lapsed:
+            return "over" if own.phase == "W" or (own.phase == "K" and own.run == "") else "lost"
         if {ticket.done_member, ticket.spent_member} & self.memory:
             return "over"
         phases = ticket.lock.refuse_start if ticket.admitted else ticket.lock.refuse_unadmitted
-        if not retake or len(self._others(ticket, None, phases)) >= ticket.lock.limit:
+        if not retake or len(self._others(ticket, own, phases)) >= ticket.lock.limit:
             return "lost"
-        self._run(self._take(ticket, "W", 0), run, lease_ms)
+        if own is None:
+            own = self._take(ticket, "W", 0)
+            own.stop = ticket.stop
+        self._run(own, run, lease_ms)
         return "retaken"
 
     def _holders(self, digest: str) -> list[Held]:
@@ -210,11 +253,19 @@ class Model:
         if not self.locks[digest].holders:
             del self.locks[digest]
 
+    def _kept(self, held: Held, *, ran: bool = False) -> bool:
+        """A holder that has run stays until the end of its period; and then it does."""
+        if held.stop <= self.clock() or held.phase == "F" or not (ran or held.token):
+            return False
+        held.phase, held.until = "K", held.stop
+        return True
+
     def _sweep(self, digest: str, spare: Held | None) -> list[Held]:
-        lapsed = [h for h in self._holders(digest) if h.until <= self.clock() and h is not spare]
+        """Those that held until then."""
+        lapsed = [h for h in self._holders(digest) if h.until <= self.clock() and h is not spare and not self._kept(h)]
         for held in lapsed:
             self._drop(digest, held)
-        return lapsed
+        return [held for held in lapsed if held.phase != "F"]
 
     def _free_lapsed(self, ticket: Ticket, spare: Held | None = None) -> tuple[Lapsed, ...]:
         return tuple(

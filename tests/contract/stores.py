@@ -6,6 +6,7 @@ from base64 import urlsafe_b64encode
 from hashlib import blake2b
 
 from celery_once_more.lock_types import LOCK_TYPES
+from celery_once_more.locks import Renew
 from celery_once_more.locks.connect import connect
 from celery_once_more.locks.redis import RedisStore
 from celery_once_more.ticket import Ticket
@@ -59,5 +60,9 @@ def acts(store: RedisStore, of: Ticket) -> dict:
     }
 
 
+def lease(of: Ticket, run: str = "run", lease_ms: int = LEASE_MS) -> Renew:
+    return Renew(ticket=of, run=run, lease_ms=lease_ms)
+
+
 def renew(store: RedisStore, of: Ticket, run: str = "run") -> str:
-    return store.renew([(of, run, False)], lease_ms=LEASE_MS)[0].verdict
+    return store.renew([lease(of, run)])[0].verdict

@@ -105,7 +105,7 @@ def test_a_message_whose_child_died_before_it_asked_moves_on_whoever_had_put_its
 
 def test_a_copy_without_a_ticket_of_a_message_that_is_done_does_not_take_the_lock_of_another_call(story):
     """The other call has the same task id, which was used a second time."""
-    bare = replace(MESSAGE, series=9, admitted=False)
+    bare = replace(MESSAGE, series=9, known=False, admitted=False)
     story.start(bare, "A")
     story.finish(bare, "A")
     assert story.acquire(MESSAGE) == "admitted"
@@ -114,7 +114,7 @@ def test_a_copy_without_a_ticket_of_a_message_that_is_done_does_not_take_the_loc
 
 
 def test_a_message_without_a_ticket_that_is_refused_does_not_take_the_lock_that_waits_under_its_name(story):
-    bare = replace(MESSAGE, series=9, admitted=False)
+    bare = replace(MESSAGE, series=9, known=False, admitted=False)
     story.acquire(MESSAGE)
     third = ticket(task_id="evt_3", series=3)
     story.start(third, "Y")  # its lock was lost; that mine waits is not in its way
@@ -127,7 +127,7 @@ def test_a_message_without_a_ticket_that_is_refused_does_not_take_the_lock_that_
 
 
 def test_a_message_without_a_ticket_that_is_refused_does_not_wipe_out_what_is_done(story):
-    bare = replace(MESSAGE, series=9, admitted=False)
+    bare = replace(MESSAGE, series=9, known=False, admitted=False)
     story.start(bare, "A")
     story.finish(bare, "A")
     story.acquire(OTHER)

@@ -4,12 +4,14 @@ A mutant of a script is its text with one rule taken out, run on a real Redis. P
 """
 
 import random
+from dataclasses import replace
 from hashlib import sha1
 
 import pytest
 from contract.twins import Twins
 from contract.world import STEP_BITS, World
 
+from celery_once_more.lock_types import LOCK_TYPES
 from celery_once_more.locks import redis as redis_store
 from celery_once_more.locks.scripts import Script
 
@@ -20,9 +22,9 @@ MUTANTS = {
     "whoever holds the lock counts as the owner": (
         "finish", "local own, i = find(rec, tonumber(ARGV[2]))", "local own, i = rec[2], 2",
     ),
-    "any run of the call may finish it": ("finish", "own[RUN] == ARGV[3]", "true"),
+    "any run of the call may finish it": ("finish", "(own[PHASE] == 'W' and '' or own[RUN]) ~= ARGV[3]", "false"),
     "any run of the call may requeue it": ("requeue", "own[RUN] ~= run", "false"),
-    "any run of the call renews the lease": ("renew", "own[RUN] == run", "true"),
+    "any run of the call renews the lease": ("renew", "runs(own) and own[RUN] == run", "runs(own)"),
     "start ignores the hop": ("start", "if own and hop < own[HOPS][1] and not has(own[HOPS], hop)", "if false"),
     "start does not ask what is done": ("start", "if remembered(KEYS[4], KEYS[5], member)", "if false"),
     "the task id is the call at the start": (
@@ -37,26 +39,47 @@ MUTANTS = {
     "the call is done when it is requeued": (
         "requeue", "return 'kept'\n", "remember(KEYS[3], KEYS[4], ARGV[9], 3600000) return 'kept'\n",
     ),
-    "a busy lock is taken": ("start", "if runs then return", "if false then return"),
+    "a busy lock is taken": ("start", "if alive then return", "if false then return"),
     "a held lock is taken": ("start", "if n >= tonumber(ARGV[6]) then", "if false then"),
     "a busy lock is freed": (
-        "start", "if runs then return", "if runs then redis.call('DEL', KEYS[1]); redis.call('ZREM', KEYS[2], digest); return",
+        "start", "if alive then return", "if alive then redis.call('DEL', KEYS[1]); redis.call('ZREM', KEYS[2], digest); return",
     ),
     "release frees a lock that runs": ("release", "own[PHASE] ~= 'W'", "false"),
     "release ignores the hop": ("release", "own[HOPS][1] ~= tonumber(ARGV[3])", "false"),
     "finish remembers nothing": ("finish", "remember(KEYS[3]", "has({}, KEYS[3]"),
-    "a waiting holder is no hindrance to a publish": ("acquire", "others(rec, own, ARGV[7])", "others(rec, own, 'R')"),
-    "a lapsed holder is never freed": ("acquire", "sweep(rec)", "{}"),
+    "a waiting holder is no hindrance to a publish": ("acquire", "among(rec[i], ARGV[7])", "among(rec[i], 'R')"),
+    "a lapsed holder is never freed": ("acquire", "sweep(rec)\n", "{}, false\n"),
     "the token stands still": ("start", "next_token(KEYS[3])", "tonumber(redis.call('GET', KEYS[3]) or next_token(KEYS[3]))"),
-    "acquire does not recognise itself": ("acquire", "if own and own[PHASE] == 'W' and own[HOPS][1] == hop", "if false"),
-    "start does not recognise itself": ("start", "if runs and own[RUN] == run then return", "if false then return"),
+    "acquire does not recognise itself": (
+        "acquire", "own[PHASE] == 'W' and own[HOPS][1] == hop and 0 or tonumber(ARGV[6])", "tonumber(ARGV[6])",
+    ),
+    "start does not recognise itself": ("start", "if alive and own[RUN] == run then return", "if false then return"),
     "requeue does not recognise itself": (
         "requeue", "if own and own[PHASE] == 'W' and own[RUN] == run and own[HOPS][1] >= new then return 'kept' end",
         "if own and own[PHASE] == 'W' then return 'lost' end",
     ),
+    "a run that freed its lock is forgotten": ("free", "own[PHASE], own[STOP] = 'F', 0", "table.remove(rec, i)"),
+    "whoever asks frees a run": ("free", "if own[RUN] ~= ARGV[4] then return 0 end", ""),
+    "the end of a run ends its period": ("finish", "if kept(own, true) then", "if false then"),
+    "a lapse ends the period": ("acquire", "if not kept(h) then", "if true then"),
+    "a period is over when its run is": ("acquire", "rec[i][STOP] > 0 and rec[i][STOP] <= now", "false"),
+    "one runs at a time, whatever the limit": ("start", "if n >= tonumber(ARGV[6]) then", "if n >= 1 then"),
 }  # fmt: skip
+#: the lock in whose programs it shows
+LOCKS = {
+    "the end of a run ends its period": "until_expired",
+    "a lapse ends the period": "until_expired",
+    "a period is over when its run is": "until_expired",
+    "one runs at a time, whatever the limit": "while_executing",
+}
 #: what has to happen more often than elsewhere
-WEIGHTS = {"release ignores the hop": {"revoke": 25, "copy": 20}}
+WEIGHTS = {
+    "release ignores the hop": {"revoke": 25, "copy": 20},
+    "release frees a lock that runs": {"revoke": 25, "copy": 20},
+    "whoever asks frees a run": {"free": 30, "outlive": 30},
+    "a run that freed its lock is forgotten": {"free": 30},
+    "a period is over when its run is": {"age": 40, "outlive": 20},
+}
 #: orders of the acts
 COMPOSITIONS = ["no confirm", "drop what is busy"]
 
@@ -91,7 +114,8 @@ def test_a_script_without_its_rule_is_caught(name, twins, monkeypatch):
     mutant.sha = sha1(mutant.text.encode()).hexdigest()
     whole = redis_store.script
     monkeypatch.setattr(redis_store, "script", lambda asked: mutant if asked == act else whole(asked))
-    assert caught(twins, weights=WEIGHTS.get(name)), f"{PROGRAMS} programs, and nothing was seen"
+    lock = replace(LOCK_TYPES[LOCKS.get(name, "until_executed")], limit=2 if "limit" in name else 1)
+    assert caught(twins, weights=WEIGHTS.get(name), lock=lock), f"{PROGRAMS} programs, and nothing was seen"
 
 
 @pytest.mark.parametrize("name", COMPOSITIONS)

@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 import pytest
 from contract.model import Model
 from contract.state_table import OTHERS, Row, rows, states
-from contract.twins import HANDOVER, LEASE, WAIT, Twins, wall_ms
+from contract.twins import HANDOVER, LEASE, WAIT, Twins, as_seen, wall_ms
 
 from celery_once_more.lock_types import LOCK_TYPES
+from celery_once_more.locks import Renew
 from celery_once_more.ticket import Ticket
 
 DIGEST = "state-table-state-tabl"
@@ -40,6 +41,7 @@ class Step:
             "confirm": {"hop": self.hop, "wait_ms": WAIT},
             "renew": {"run": self.run, "retake": self.flag},
             "look": {"run": self.run},
+            "free": {"run": self.run, "phase": "running" if self.run else "waiting"},
         }.get(self.verb, {})
 
     def on(self, model: Model) -> None:
@@ -49,7 +51,9 @@ class Step:
         elif self.verb == "reap":
             model.reap((), limit=100)
         elif self.verb == "renew":
-            model.renew([(self.ticket, self.run, self.flag)], lease_ms=LEASE)
+            model.renew([Renew(ticket=self.ticket, run=self.run, lease_ms=LEASE, retake=self.flag)])
+        elif self.verb == "free":
+            model.free(as_seen(self.ticket, **self.how()))
         else:
             getattr(model, self.verb)(self.ticket, **self.how())
 
@@ -65,7 +69,8 @@ def act(text: str) -> Step:
     if verb in ("acquire", "release"):
         return Step(verb, MINE.at_hop(int(rest[0])))
     if verb == "start":
-        ticket = replace(MINE.at_hop(int(rest[0])), admitted="bare" not in rest)
+        bare, asks = "bare" in rest, "asking" in rest
+        ticket = replace(MINE.at_hop(int(rest[0])), known=not bare, admitted=not (bare or asks))
         return Step(verb, ticket, run=rest[1], flag="again" in rest)
     if verb == "finish":
         return Step(verb, run="" if "without" in rest else rest[0], flag="message" in rest)
@@ -76,6 +81,8 @@ def act(text: str) -> Step:
         return Step(verb, run=rest[0], flag="retake" in rest)
     if verb == "look":
         return Step(verb, MINE.at_hop(int(rest[0])), run=rest[1])
+    if verb == "free":
+        return Step(verb, run=rest[0] if rest[0] != "0" else "")
     assert verb == "reap", text
     return Step(verb)
 
@@ -83,7 +90,7 @@ def act(text: str) -> Step:
 #: what may happen on the way to a state
 STEPS = [
     *map(act, ("acquire 0", "release 1", "start 0 A", "start 0 B", "start 1 B", "finish A")),
-    *map(act, ("requeue A 0>1", "requeue A 0>0", "confirm 0>1")),
+    *map(act, ("requeue A 0>1", "requeue A 0>0", "confirm 0>1", "free A")),
     Step("lapse"),
     *(Step(verb, other, run="X") for other in (THEIRS, NAMESAKE) for verb in ("acquire", "start", "lapse")),
 ]
@@ -166,7 +173,7 @@ def test_the_row_is_true(row: Row, twins: Twins):
         said = getattr(real, "verdict", real[0] if isinstance(real, tuple) else real)
         assert row.act == "reap" or str(said) == row.answer, twins.story(f"{row} says {row.answer}")
         assert mine(twins.model) == (own if row.after == "=" else row.after), twins.story(str(row))
-        adopted = other == "W=" and row.answer == "run" and not step.ticket.admitted
+        adopted = other == "W=" and row.answer == "run" and not step.ticket.known
         freed = adopted or (row.frees and other.endswith("!"))
         assert [h for h in twins.holders if h.series != MINE.series] == ([] if freed else before), twins.story(str(row))
         shown += 1

@@ -13,12 +13,16 @@ from dataclasses import replace
 
 from contract.model import Held, Model
 
+from celery_once_more.locks import Held as Seen
+from celery_once_more.locks import Renew
 from celery_once_more.locks.redis import RedisStore
 from celery_once_more.ticket import Ticket
 
 #: milliseconds; every duration is an odd multiple of 50 s and every age an even one, so that none of them meets another,
 #: and no deadline comes nearer to now than 50 s
 LEASE, WAIT, HANDOVER, WINDOW = 1_050_000, 9_050_000, 350_000, 90_000_000
+#: of a lock with a period; some of them end before the message has started
+PERIOD = 1_650_000
 AGES = (100_000, 400_000, 1_100_000)
 TOLERANCE = 30_000
 FORGET_AFTER = 3_600_000
@@ -35,7 +39,8 @@ if raw then
   task = rec[1]
   for i = 2, #rec do
     local h = rec[i]
-    held[i - 1] = string.format('%.0f,%s,%s,%s,%.0f,%.0f,%s', h[1], h[2], h[3], h[4], h[5], h[7], table.concat(h[8], '.'))
+    held[i - 1] = string.format('%.0f,%s,%s,%s,%.0f,%.0f,%s,%.0f', h[1], h[2], h[3], h[4], h[5], h[7],
+      table.concat(h[8], '.'), h[6])
   end
 end
 local over = table.concat(redis.call('SUNION', KEYS[3], KEYS[4]), ',')
@@ -51,13 +56,23 @@ local rec, clock = cmsgpack.unpack(raw), redis.call('TIME')
 local past, first, last = clock[1] * 1000 + math.floor(clock[2] / 1000) - 1, nil, 0
 for i = 2, #rec do
   local h = rec[i]
-  if ARGV[2] == '' then h[5] = h[5] - ARGV[3] elseif string.format('%.0f', h[1]) == ARGV[2] then h[5] = past end
+  if ARGV[2] == '' then
+    h[5], h[6] = h[5] - ARGV[3], h[6] > 0 and h[6] - ARGV[3] or 0
+  elseif string.format('%.0f', h[1]) == ARGV[2] then
+    h[5] = past
+  end
   first, last = math.min(first or h[5], h[5]), math.max(last, h[5])
 end
 redis.call('SET', KEYS[1], cmsgpack.pack(rec), 'PXAT', string.format('%.0f', math.max(last, past) + 3600000))
 redis.call('ZADD', KEYS[2], string.format('%.0f', first), ARGV[1])
 return 1
 """
+
+
+def as_seen(ticket: Ticket, *, run: str, phase: str) -> Seen:
+    """A holder, as whoever wants to free it has seen it."""
+    return Seen(digest=ticket.digest, series=ticket.series, task_id=ticket.task_id, hop=ticket.hop, since=0, token=0,
+                run=run, phase=phase)  # fmt: skip
 
 
 def wall_ms() -> int:
@@ -91,14 +106,16 @@ class Twins:
         """One act on both; what both answered."""
         self.before = [replace(held, hops=[*held.hops]) for held in self.holders]
         if verb == "renew":
-            runs = [(ticket, how["run"], how["retake"])]
-            said, real = (s.renew(runs, lease_ms=LEASE)[0].verdict for s in (self.model, self.store))
+            asked = [Renew(ticket=ticket, run=how["run"], lease_ms=LEASE, retake=how["retake"])]
+            said, real = (s.renew(asked)[0].verdict for s in (self.model, self.store))
+        elif verb == "free":
+            said, real = (s.free(as_seen(ticket, **how)) for s in (self.model, self.store))
         elif verb == "reap":
             said, real = (s.reap([self.bucket], limit=100) for s in (self.model, self.store))
         else:
             said, real = (getattr(s, verb)(ticket, **how) for s in (self.model, self.store))
         self.log.append(
-            f"{verb} {ticket.task_id}/{ticket.series}:{ticket.hop}{'' if ticket.admitted else ' bare'} {how or ''} -> {real}"
+            f"{verb} {ticket.task_id}/{ticket.series}:{ticket.hop}{'' if ticket.known else ' bare'} {how or ''} -> {real}"
         )
         self._same_answer(said, real)
         if compare:
@@ -137,10 +154,12 @@ class Twins:
         now, ttl, score, task, held, over = self._inspect(self.keys, (self.digest,)).split(";")
         now, ttl = int(now), int(ttl)
         real = [_held(text.split(","), now) for text in held.split()]
-        model = [replace(held, until=held.until - self.model.clock()) for held in self.holders]
+        clock = self.model.clock()
+        model = [replace(h, until=h.until - clock, stop=h.stop and h.stop - clock) for h in self.holders]
         assert [_timeless(h) for h in real] == [_timeless(h) for h in model], self.story("the records differ")
         for a, b in zip(real, model, strict=True):
             assert abs(a.until - b.until) < TOLERANCE, self.story(f"deadlines differ: {a}, {b}")
+            assert abs(a.stop - b.stop) < TOLERANCE, self.story(f"periods differ: {a}, {b}")
             self._same_token(b.token, a.token)
         assert set(filter(None, over.split(","))) == self.model.memory, self.story("what is remembered as over differs")
         if real:
@@ -178,8 +197,9 @@ class Twins:
 
 
 def _held(text: list[str], now: int) -> Held:
-    series, task_id, run, phase, until, token, hops = text
-    return Held(int(series), task_id, run, phase, int(until) - now, int(token), [int(hop) for hop in hops.split(".")])
+    series, task_id, run, phase, until, token, hops, stop = text
+    good = [int(hop) for hop in hops.split(".")]
+    return Held(int(series), task_id, run, phase, int(until) - now, int(token), good, int(stop) and int(stop) - now)
 
 
 def _timeless(held: Held) -> tuple:

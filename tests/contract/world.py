@@ -4,7 +4,8 @@ A program is a list of numbers of 26 bits, one for each step: what happens, to w
 is lost, so that it is sent twice. Each act goes to the twins, which compare store and model; after each step the world checks
 what was promised:
 
-* never two live runs (live: let in, not ended, lease neither lapsed nor flushed), and a live run has its lock;
+* never more live runs than the lock allows (live: let in, not ended, lease neither lapsed nor flushed), never two of one call,
+  and a live run has its lock;
 * nobody frees, or takes over, what is not his;
 * an admitted call is over, or has a run, or a message that may still start; except where early acknowledgement, a purge or a
   revoke took it;
@@ -19,9 +20,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from contract.model import Held
-from contract.twins import AGES, HANDOVER, LEASE, WAIT, Twins
+from contract.twins import AGES, HANDOVER, LEASE, PERIOD, WAIT, Twins
 
-from celery_once_more.lock_types import LOCK_TYPES
+from celery_once_more.lock_types import LOCK_TYPES, LockType
 from celery_once_more.ticket import Ticket, assumed_series
 
 TASK_IDS = ("evt_1", "evt_2")
@@ -56,6 +57,8 @@ class Message:
     call: Call
     hop: int
     ticket: bool
+    #: its lock was taken at the publish
+    admitted: bool = True
     redelivered: bool = False
 
 
@@ -73,11 +76,13 @@ class Run:
     unlocked: bool = False
     #: the message that it published while its body went on
     next_hop: int | None = None
+    #: it gave its lock up
+    freed: bool = False
 
     @property
     def ticket(self) -> Ticket:
         ticket = self.call.ticket.at_hop(self.message.hop)
-        return replace(ticket, admitted=self.message.ticket)
+        return replace(ticket, known=self.message.ticket, admitted=self.message.ticket and self.message.admitted)
 
 
 class World:
@@ -85,12 +90,15 @@ class World:
     WEIGHTS = {
         "publish": 36, "deliver": 56, "end": 22, "retry": 30, "go_on": 40, "give_back": 6, "crash": 12, "redeliver": 10,
         "publish_early": 6, "outage": 5, "unasked": 4, "copy": 3, "lapse": 10, "outlive": 6, "renew": 10, "flush": 2,
-        "forget": 1, "reap": 4, "age": 6, "revoke": 2, "lose": 1, "bare": 3,
+        "forget": 1, "reap": 4, "age": 6, "revoke": 2, "lose": 1, "bare": 3, "free": 3,
     }  # fmt: skip
 
-    def __init__(self, twins: Twins, *, early: int = 0, weights: dict[str, int] | None = None, composition: str = "") -> None:
+    def __init__(self, twins: Twins, *, early: int = 0, weights: dict[str, int] | None = None, composition: str = "",
+                 lock: LockType = LOCK_TYPES["until_executed"]) -> None:  # fmt: skip
         twins.clear()
         self.twins = twins
+        self.lock = lock
+        self.period_ms = PERIOD if lock.kept else 0
         #: of 8 calls, how many are acknowledged early
         self.early = early
         self.weights = {**self.WEIGHTS, **(weights or {})}
@@ -122,15 +130,21 @@ class World:
         self._serial += 1
         ticket = self._ticket(TASK_IDS[pick % 2], self._serial)
         call = Call(ticket, late=self._serial * 5 % 8 >= self.early)
-        by_name = pick // 16 % 8 == 0
-        answer = self._act("acquire", ticket, wait_ms=HANDOVER if by_name else WAIT)
         how = pick // 2 % 8
+        if not self.lock.at_publish:
+            return self._admit(call, admitted=False)
+        by_name = pick // 16 % 8 == 0
+        wait_ms = HANDOVER if by_name else WAIT
+        answer = self._act("acquire", ticket, wait_ms=wait_ms, period_ms=self.period_ms)
         if answer.verdict == "refused":
             if how == 0:  # Task.replace: it must at least run
                 self._admit(call)
+            elif how == 4:  # rescheduled
+                self._admit(call, admitted=False)
             elif how < 3:  # inside a canvas, or by name: settled at its start
                 self._post_bare(ticket.task_id, call.late)
             return None
+        call.ticket = replace(ticket, stop=answer.stop)
         if how == 0:
             self._act("release", ticket)
         elif how > 1:  # at 1 the publisher dies
@@ -140,13 +154,13 @@ class World:
         return None
 
     def _ticket(self, task_id: str, series: int) -> Ticket:
-        return Ticket(task="shop.settle", task_id=task_id, digest=self.twins.digest, lock=LOCK_TYPES["until_executed"],
+        return Ticket(task="shop.settle", task_id=task_id, digest=self.twins.digest, lock=self.lock,
                       series=series, hop=0, queue="celery")  # fmt: skip
 
-    def _admit(self, call: Call) -> None:
+    def _admit(self, call: Call, *, admitted: bool = True) -> None:
         self.calls.append(call)
         call.admitted = True
-        self.bag.append(Message(call, 0, ticket=True))
+        self.bag.append(Message(call, 0, ticket=True, admitted=admitted))
 
     def _bare(self, pick: int) -> None:
         self._post_bare(TASK_IDS[pick % 2], late=pick // 2 % 8 >= self.early)
@@ -167,7 +181,8 @@ class World:
         self._serial += 1
         run = Run(call, message, f"run-{self._serial}", owns=call.late)
         redelivered = message.redelivered
-        answer = self._act("start", run.ticket, run=run.id, lease_ms=LEASE, redelivered=redelivered)
+        how = {"lease_ms": LEASE, "redelivered": redelivered, "period_ms": self.period_ms}
+        answer = self._act("start", run.ticket, run=run.id, **how)
         if answer.verdict == "run":
             if call.over and call.remembered and (message.ticket or redelivered):
                 raise self._broken(f"{run.id} of a call that is over was let in")
@@ -179,7 +194,15 @@ class World:
             if pick // 32 == 7:  # dies before it is put off
                 self._dies(run)
             elif self.composition != "drop what is busy":
-                self.bag.append(Message(call, message.hop, ticket=message.ticket or redelivered))
+                let_in = message.admitted or (redelivered and not message.ticket)
+                self.bag.append(Message(call, message.hop, ticket=message.ticket or redelivered, admitted=let_in))
+        elif answer.verdict == "conflict" and message.ticket:
+            if pick // 64 == 3:  # dropped, by the strategy log; what it waited with is freed
+                if message.admitted:
+                    self._act("release", run.ticket)
+                call.over = True
+            else:
+                self.bag.append(replace(message, redelivered=False))
 
     def _end(self, pick: int) -> None:
         run = self._pick(pick, lambda r: r.stage == "body")
@@ -190,7 +213,7 @@ class World:
         verdict = self._act("finish", run.ticket, run=run.id)
         if run.unlocked and verdict == "lost":  # what its message waited with
             verdict = self._act("finish", run.ticket, run="")
-        if run.live and verdict != "freed":
+        if run.live and verdict not in ("free" if run.freed else "freed", "kept"):
             raise self._broken(f"the live {run.id} did not free its lock at its end: {verdict}")
         self.runs.remove(run)
         run.call.over = True  # its outcome stands, though the store may know of another run
@@ -226,7 +249,9 @@ class World:
             self.runs.append(Run(call, message, f"run-{self._serial}", live=False, owns=call.late, unlocked=True))
             call.admitted = True
         else:
-            self.bag.append(replace(message, ticket=message.ticket or message.redelivered, redelivered=False))
+            let_in = message.admitted or (message.redelivered and not message.ticket)
+            again = replace(message, ticket=message.ticket or message.redelivered, admitted=let_in, redelivered=False)
+            self.bag.append(again)
 
     def _unasked(self, pick: int) -> None:
         """A child dies before it could ask, and its main process publishes a retry: there is no run that could speak for it."""
@@ -336,6 +361,18 @@ class World:
             self.bag.insert(0, replace(run.message, redelivered=True))
             self._deliver(0)
 
+    def _free(self, pick: int) -> None:
+        """``current_lock.release()``; or a person frees what waits."""
+        run = self._pick(pick, lambda r: r.stage == "body")
+        if run is not None and pick // 64 < 3:
+            was_live, had_freed = run.live, run.freed
+            run.freed |= self._act("free", run.ticket, run=run.id, phase="running")
+            if was_live and not run.freed and not had_freed:
+                raise self._broken(f"the live {run.id} could not free its lock")
+        elif self.bag:
+            message = self.bag[pick % len(self.bag)]
+            self._act("free", message.call.ticket.at_hop(message.hop), run="", phase="waiting")
+
     def _renew(self, pick: int) -> None:
         run = self._pick(pick, lambda r: not r.live) or self._pick(pick, lambda r: True)
         if run is not None:
@@ -347,6 +384,8 @@ class World:
             raise self._broken(f"the live {run.id} has no lease to renew: {verdict}")
         if verdict in ("renewed", "retaken"):
             run.live = run.stage == "body"
+        if verdict == "retaken":
+            run.freed = False
 
     def _flush(self, pick: int) -> None:
         self.twins.flush()
@@ -392,11 +431,14 @@ class World:
 
     def check(self) -> None:
         live = [run for run in self.runs if run.live]
-        if len(live) > 1:
-            raise self._broken(f"two live runs: {', '.join(run.id for run in live)}")
+        holding = [run for run in live if not run.freed]
+        if self.lock.refuse_start and len(holding) > self.lock.limit:
+            raise self._broken(f"too many live runs: {', '.join(run.id for run in holding)}")
+        if len({id(run.call) for run in live}) < len(live):
+            raise self._broken(f"two live runs of one call: {', '.join(run.id for run in live)}")
         for run in live:
             own = self._holder(run.call)
-            if own is None or (own.phase, own.run) != ("R", run.id):
+            if own is None or (own.phase, own.run) != ("F" if run.freed else "R", run.id):
                 raise self._broken(f"the live {run.id} has no lock")
         for call in self.calls:
             if call.admitted and not (call.over or call.taken or call.bare) and not self._goes_on(call):
@@ -472,13 +514,17 @@ class World:
                 continue
             mine = held.series == ticket.series
             fits = {
-                "release": mine and held.phase == "W" and left is None,
-                "finish": mine and left is None and (held.run == run if held.phase == "R" else run == ""),
+                "release": mine and held.phase == "W" and (left is None or left.phase == "K"),
+                "finish": mine and (left is None or left.phase == "K") and (held.run == run or (held.phase == "W" and run == "")),
+                "free": mine and (left is None or left.phase == "F"),
+                "renew": mine and held.phase == "K" and held.run == run,
                 "requeue": mine and (held.run == run or (run == "" and held.phase == "W")),
                 "start": held.phase == "W" and (mine or (not ticket.admitted and held.task_id == ticket.task_id)),
             }.get(verb, False)
-            lapsed = held.until <= now and (left is None or mine) and verb in ("acquire", "start", "reap", "requeue")
-            if not (fits or lapsed):
+            swept = left is None or mine or left.phase == "K"
+            lapsed = held.until <= now and swept and verb in ("acquire", "start", "reap", "requeue")
+            goes_on = mine and held.phase == "K" and (verb == "start" or (verb == "requeue" and held.run == run))
+            if not (fits or lapsed or goes_on):
                 raise self._broken(f"{verb} of {ticket.task_id}/{ticket.series} touched {held}, now {left}")
 
     def _holder(self, call: Call) -> Held | None:

@@ -9,6 +9,7 @@ from support.apps import unique
 from support.lock_db import held
 
 from celery_once_more import end, start
+from celery_once_more.locks import Renew
 from celery_once_more.run import run_of
 from celery_once_more.runtime import runtime
 from celery_once_more.ticket import HEADER, read
@@ -67,7 +68,7 @@ def test_a_run_without_a_lock_frees_the_one_that_the_keeper_took_for_it(make_app
     with delivery(task, header) as run:
         locks.flushdb()
         run.answer, run.unlocked = None, True
-        (renewal,) = store.renew([(ticket, run.run_id, True)], lease_ms=60_000)
+        (renewal,) = store.renew([Renew(ticket=ticket, run=run.run_id, lease_ms=60_000, retake=True)])
         assert renewal.verdict == "retaken"
         end.after_run(task, state="SUCCESS")
     assert not held(locks)

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 import redis
 from celery import Celery
-from contract.stores import THROUGH, acquire, start, store_at, through, ticket
+from contract.stores import THROUGH, acquire, lease, start, store_at, through, ticket
 from support.redis_server import RedisServer, free_port, server_program
 from support.waiting import eventually
 
@@ -244,7 +244,7 @@ def test_a_pool_of_few_connections_serves_single_and_pipelined_acts_in_turn(most
     for _ in range(5):
         assert acquire(store, one) == "admitted"
         assert start(store, one) == "run"
-        assert [r.verdict for r in store.renew([(one, "run", False)], lease_ms=1000)] == ["renewed"]
+        assert [r.verdict for r in store.renew([lease(one, lease_ms=1000)])] == ["renewed"]
         assert store.requeue(one, run="run", hop=0, wait_ms=1000)
         assert store.reap(range(256), limit=10).lapsed == []
 

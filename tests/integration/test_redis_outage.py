@@ -6,7 +6,7 @@ import threading
 
 import pytest
 import redis
-from contract.stores import BUCKETS, LEASE_MS, THROUGH, WAIT_MS, acquire, acts, renew, start, store_at, through, ticket
+from contract.stores import BUCKETS, THROUGH, WAIT_MS, acquire, acts, lease, renew, start, store_at, through, ticket
 from redis.exceptions import NoPermissionError
 from support.redis_server import RedisServer, free_port
 from support.waiting import eventually
@@ -62,7 +62,7 @@ def everything(store, one):
     """Every verb of the store, the pipelined ones too."""
     return {
         **acts(store, one),
-        "renew": lambda: store.renew([(one, "run", False)], lease_ms=LEASE_MS),
+        "renew": lambda: store.renew([lease(one)]),
         "reap": lambda: store.reap(BUCKETS, limit=10),
     }
 
@@ -175,7 +175,7 @@ def test_one_broken_record_does_not_stop_the_renewal_of_others(server):
     acquire(store, one)
     start(store, one)
     server.client(0).set(store.keys.record(broken.digest), "hello")
-    verdicts = [r.verdict for r in store.renew([(broken, "run", False), (one, "run", False)], lease_ms=LEASE_MS)]
+    verdicts = [r.verdict for r in store.renew([lease(broken), lease(one)])]
     assert verdicts == ["unknown", "renewed"]
 
 

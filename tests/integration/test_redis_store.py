@@ -1,7 +1,7 @@
 """The store on a real Redis: scripts that are gone, values that are not ours, and what it leaves in the database."""
 
 import pytest
-from contract.stores import BUCKETS, LEASE_MS, THROUGH, WAIT_MS, acquire, acts, renew, start, store_at, through, ticket
+from contract.stores import BUCKETS, THROUGH, WAIT_MS, acquire, acts, lease, renew, start, store_at, through, ticket
 from support.redis_server import RedisServer
 
 from celery_once_more import StoreUnavailable
@@ -35,7 +35,7 @@ def test_renewals_and_the_reaper_load_their_scripts_again_after_a_script_flush(s
     acquire(store, one)
     start(store, one)
     client.script_flush()
-    assert [r.verdict for r in store.renew([(one, "run", False), (other, "run", False)], lease_ms=LEASE_MS)] == [
+    assert [r.verdict for r in store.renew([lease(one), lease(other)])] == [
         "renewed",
         "over",
     ]
@@ -216,5 +216,5 @@ def test_a_task_id_that_cannot_be_encoded_hinders_nobody(store):
     strange, other = ticket("strange", task_id="\udcff", admitted=False), ticket("other")
     acquire(store, other)
     assert (start(store, strange), start(store, other)) == ("run", "run")
-    assert [r.verdict for r in store.renew([(of, "run", False) for of in (strange, other)], lease_ms=LEASE_MS)] == ["renewed"] * 2
+    assert [r.verdict for r in store.renew([lease(of) for of in (strange, other)])] == ["renewed"] * 2
     assert store.finish(strange, run="run") == "freed"

@@ -1,21 +1,31 @@
 -- Admit one publish, or say who is in the way. Sent twice, it recognises its own hop.
 -- KEYS  record, due
--- ARGV  digest, task, series, task id, hop, limit, phases that refuse, ms to wait at most
--- gives {'admitted', lapsed} or {'refused', lapsed, id, phase, ms left}
-local digest, series, hop = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[5])
+-- ARGV  digest, task, series, task id, hop, limit, phases that refuse, ms to wait at most, ms of its period (0: it has none)
+-- gives {'admitted', lapsed, stop} or {'refused', lapsed, id, phase, ms left}
+local digest, series, hop, period = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[5]), tonumber(ARGV[9])
 local rec = load(KEYS[1], ARGV[2])
-local lapsed = sweep(rec)
+local lapsed, changed = sweep(rec)
 local own = find(rec, series)
-local first, n = others(rec, own, ARGV[7])
-if own and own[PHASE] == 'W' and own[HOPS][1] == hop then
-  if #lapsed > 0 then save(KEYS[1], KEYS[2], digest, rec) end
-  return {'admitted', lapsed}
+local first, n
+if own then
+  first, n = own, own[PHASE] == 'W' and own[HOPS][1] == hop and 0 or tonumber(ARGV[6])
+else
+  first, n = nil, 0
+  for i = 2, #rec do
+    local over = rec[i][STOP] > 0 and rec[i][STOP] <= now  -- it still runs, but its period is over
+    if among(rec[i], ARGV[7]) and not over then first, n = first or rec[i], n + 1 end
+  end
 end
-if own or n >= tonumber(ARGV[6]) then
-  first = own or first
-  if #lapsed > 0 then save(KEYS[1], KEYS[2], digest, rec) end
+if n >= tonumber(ARGV[6]) then
+  if changed then save(KEYS[1], KEYS[2], digest, rec) end
   return {'refused', lapsed, first[ID], first[PHASE], first[UNTIL] - now}
 end
-rec[#rec + 1] = {series, ARGV[4], '', 'W', now + tonumber(ARGV[8]), 0, 0, {hop}}
-save(KEYS[1], KEYS[2], digest, rec)
-return {'admitted', lapsed}
+if not own then
+  local stop = period > 0 and now + period or 0
+  local wait = now + tonumber(ARGV[8])
+  own = {series, ARGV[4], '', 'W', stop > 0 and math.min(wait, stop) or wait, stop, 0, {hop}, now_s}
+  rec[#rec + 1] = own
+  changed = true
+end
+if changed then save(KEYS[1], KEYS[2], digest, rec) end
+return {'admitted', lapsed, own[STOP]}

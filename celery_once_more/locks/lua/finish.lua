@@ -2,14 +2,21 @@
 -- KEYS  record, due, done, old
 -- ARGV  digest, series, run (none: it ran without a lock, and frees what its message waited with), done member, window ms,
 --       1 to remember only what was held
--- gives 'freed', 'gone' or 'lost'
+-- gives 'freed', 'kept' (until the end of its period), 'free' (it was freed before), 'gone' or 'lost'
 local rec = load(KEYS[1], '')
 local own, i = find(rec, tonumber(ARGV[2]))
-if own and not (own[PHASE] == 'R' and own[RUN] == ARGV[3] or own[PHASE] == 'W' and ARGV[3] == '') then return 'lost' end
+if own and own[PHASE] == 'K' and own[RUN] == '' then return 'kept' end  -- it was told before
+if own and (own[PHASE] == 'W' and '' or own[RUN]) ~= ARGV[3] then return 'lost' end
 if not own and ARGV[6] == '1' then return 'gone' end
+local verdict = 'gone'
 if own then
-  table.remove(rec, i)
+  verdict = own[PHASE] == 'F' and 'free' or 'freed'
+  if kept(own, true) then
+    verdict, own[RUN] = 'kept', ''
+  else
+    table.remove(rec, i)
+  end
   save(KEYS[1], KEYS[2], ARGV[1], rec)
 end
 remember(KEYS[3], KEYS[4], ARGV[4], tonumber(ARGV[5]))
-return own and 'freed' or 'gone'
+return verdict

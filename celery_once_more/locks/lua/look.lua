@@ -1,10 +1,11 @@
 -- How one message stands; writes nothing.
 -- KEYS  record, done, old
 -- ARGV  series, run, done member, spent member
--- gives {'mine' | 'running' | 'waiting' | 'done' | 'none', ms left, token}
+-- gives {'mine' | 'freed' | 'running' | 'waiting' | 'done' | 'none', ms left, token}
 local own = find(load(KEYS[1], ''), tonumber(ARGV[1]))
-if own and own[UNTIL] > now then
-  local state = own[PHASE] == 'W' and 'waiting' or own[RUN] == ARGV[2] and 'mine' or 'running'
+if own and own[UNTIL] > now and own[PHASE] ~= 'K' then
+  local mine = own[PHASE] == 'F' and 'freed' or 'mine'
+  local state = own[PHASE] == 'W' and 'waiting' or own[RUN] == ARGV[2] and mine or 'running'
   return {state, own[UNTIL] - now, own[TOKEN]}
 end
 for i = 3, 4 do

@@ -11,8 +11,8 @@ for _, due in ipairs(KEYS) do
     local raw = redis.pcall('GET', key)
     local rec = not raw and {''} or type(raw) == 'string' and decode(raw)
     if rec then
-      local lapsed = sweep(rec)
-      if #lapsed == 0 and #rec > 1 then kept = kept + 1 end
+      local lapsed, changed = sweep(rec)
+      if not changed and #rec > 1 then kept = kept + 1 end
       for _, h in ipairs(lapsed) do freed[#freed + 1] = {digest, rec[1], h[1], h[2]} end
       save(key, due, digest, rec)
     else

@@ -1,14 +1,17 @@
 -- What every act shares; put before each of them. A record is msgpack of {task, holder, holder, ...}, a holder is
--- {series, task id, run, phase, until, stop, token, hops}; until: ms on the server's clock, the only clock there is;
--- hops: messages of the series that are not known to be spent, newest first.
-local SERIES, ID, RUN, PHASE, UNTIL, STOP, TOKEN, HOPS = 1, 2, 3, 4, 5, 6, 7, 8
+-- {series, task id, run, phase, until, stop, token, hops, since}; until, stop: ms on the server's clock, the only one there is;
+-- stop: 0, or the end of the period for which the holder stays whatever becomes of its run; token: 0 before its first run;
+-- hops: messages of the series that are not known to be spent, newest first; since: seconds on that clock.
+-- Phases: W waiting, R running, F running and freed (refuses nobody), K kept until stop.
+local SERIES, ID, RUN, PHASE, UNTIL, STOP, TOKEN, HOPS, SINCE = 1, 2, 3, 4, 5, 6, 7, 8, 9
 local FORGET_AFTER = 3600000  -- ms that a record outlives its last deadline when nobody reaps
 
 local clock = redis.call('TIME')
 local now_us = clock[1] * 1000000 + clock[2]
 local now = math.floor(now_us / 1000)
+local now_s = math.floor(now_us / 1000000)
 
-local SHAPE = {'number', 'string', 'string', 'string', 'number', 'number', 'number', 'table'}
+local SHAPE = {'number', 'string', 'string', 'string', 'number', 'number', 'number', 'table', 'number'}
 
 -- nil for what is not a record of ours
 local function decode(raw)
@@ -18,7 +21,7 @@ local function decode(raw)
     for place, kind in ipairs(SHAPE) do
       if type(rec[i]) ~= 'table' or type(rec[i][place]) ~= kind then return nil end
     end
-    if not string.find('WR', rec[i][PHASE], 1, true) or type(rec[i][HOPS][1]) ~= 'number' then return nil end
+    if not string.find('WRFK', rec[i][PHASE], 1, true) or type(rec[i][HOPS][1]) ~= 'number' then return nil end
   end
   return rec
 end
@@ -49,17 +52,33 @@ local function find(rec, series)
   end
 end
 
--- Drop every holder whose deadline has passed, except `spare`; answers {id, phase} of each one dropped.
+-- Whether a holder that has run stays until the end of its period, and then it does.
+local function kept(h, ran)
+  if h[STOP] <= now or h[PHASE] == 'F' or not (ran or h[TOKEN] > 0) then return false end
+  h[PHASE], h[UNTIL] = 'K', h[STOP]
+  return true
+end
+
+-- Drop every holder whose deadline has passed, except `spare`; answers {id, phase} of each one that held until then, and
+-- whether the record has changed.
 local function sweep(rec, spare)
-  local dropped = {}
+  local dropped, changed = {}, false
   for i = #rec, 2, -1 do
     local h = rec[i]
     if h[UNTIL] <= now and h ~= spare then
-      table.remove(rec, i)
-      dropped[#dropped + 1] = {h[ID], h[PHASE]}
+      changed = true
+      if not kept(h) then
+        table.remove(rec, i)
+        if h[PHASE] ~= 'F' then dropped[#dropped + 1] = {h[ID], h[PHASE]} end
+      end
     end
   end
-  return dropped
+  return dropped, changed
+end
+
+-- Whether a holder is in one of `phases`.
+local function among(h, phases)
+  return string.find(phases, h[PHASE], 1, true) ~= nil
 end
 
 -- The first holder but `own` in one of `phases`, and how many there are.
@@ -67,11 +86,13 @@ local function others(rec, own, phases)
   local first, n = nil, 0
   for i = 2, #rec do
     local h = rec[i]
-    if h ~= own and string.find(phases, h[PHASE], 1, true) then
-      first, n = first or h, n + 1
-    end
+    if h ~= own and among(h, phases) then first, n = first or h, n + 1 end
   end
   return first, n
+end
+
+local function runs(h)
+  return h[PHASE] == 'R' or h[PHASE] == 'F'
 end
 
 local function has(hops, hop)

@@ -1,7 +1,8 @@
 -- The one question at the start of a run. Sent twice, it recognises its own run.
 -- KEYS  record, due, token, done, old
 -- ARGV  digest, task, series, task id, hop, limit, phases that refuse, run, lease ms, done member, spent member,
---       1 if the message has a ticket, 1 if the broker says that it was delivered before
+--       1 if the message has a ticket, 1 if the broker says that it was delivered before, what to say if others are in the way
+--       ('held' or 'conflict'), end of its period (0: none, or not known), ms of its period (0: none)
 -- gives {'run', lapsed, token}, {'done', lapsed} or {'busy' | 'held' | 'conflict', lapsed, id, phase, ms left}
 local function waiting_as(rec, id)
   for i = 2, #rec do
@@ -14,29 +15,30 @@ local ticket, known = ARGV[12] == '1', ARGV[12] == '1' or ARGV[13] == '1'
 local rec = load(KEYS[1], ARGV[2])
 local own = find(rec, series)
 
-local runs = own and own[PHASE] == 'R' and own[UNTIL] > now
-if runs and own[RUN] == run then return {'run', {}, own[TOKEN]} end
+local alive = own and runs(own) and own[UNTIL] > now
+if alive and own[RUN] == run then return {'run', {}, own[TOKEN]} end
 if known and not (own and own[PHASE] == 'W' and #own[HOPS] == 1 and own[HOPS][1] == hop) then
   for _, member in ipairs({ARGV[10], ARGV[11]}) do
     if remembered(KEYS[4], KEYS[5], member) then return {'done', {}} end
   end
 end
 if own and hop < own[HOPS][1] and not has(own[HOPS], hop) then return {'done', {}} end
-if runs then return {known and 'busy' or 'conflict', {}, own[ID], 'R', own[UNTIL] - now} end
+if alive then return {known and 'busy' or 'conflict', {}, own[ID], own[PHASE], own[UNTIL] - now} end
 if not own and not ticket then own = waiting_as(rec, id) end  -- its ticket was lost on the way
 
-local lapsed = sweep(rec, own)
+local lapsed, changed = sweep(rec, own)
 local first, n = others(rec, own, ARGV[7])
 if n >= tonumber(ARGV[6]) then
-  if #lapsed > 0 then save(KEYS[1], KEYS[2], digest, rec) end
-  return {ticket and 'held' or 'conflict', lapsed, first[ID], first[PHASE], first[UNTIL] - now}
+  if changed then save(KEYS[1], KEYS[2], digest, rec) end
+  return {ARGV[14], lapsed, first[ID], first[PHASE], first[UNTIL] - now}
 end
 if not known then  -- an id published again, by name: what is remembered under it was another message
   redis.call('SREM', KEYS[4], ARGV[10], ARGV[11])
   redis.call('SREM', KEYS[5], ARGV[10], ARGV[11])
 end
 if not own then
-  own = {series, id, '', 'W', 0, 0, 0, {hop}}
+  local stop, period = tonumber(ARGV[15]), tonumber(ARGV[16])
+  own = {series, id, '', 'W', 0, (stop > 0 or period == 0) and stop or now + period, 0, {hop}, now_s}
   rec[#rec + 1] = own
 elseif own[SERIES] ~= series then
   own[SERIES], own[HOPS] = series, {hop}
@@ -44,6 +46,6 @@ elseif not has(own[HOPS], hop) then
   table.insert(own[HOPS], 1, hop)  -- a retry that was published while the store was away
 end
 if own[PHASE] == 'R' then lapsed[#lapsed + 1] = {own[ID], 'R'} end
-own[RUN], own[PHASE], own[UNTIL], own[TOKEN] = run, 'R', now + tonumber(ARGV[9]), next_token(KEYS[3])
+own[RUN], own[PHASE], own[UNTIL], own[TOKEN], own[SINCE] = run, 'R', now + tonumber(ARGV[9]), next_token(KEYS[3]), now_s
 save(KEYS[1], KEYS[2], digest, rec)
 return {'run', lapsed, own[TOKEN]}

@@ -1,0 +1,78 @@
+"""``strict_args``: a call's arguments are such as a URL could carry, checked where the call is written.
+
+A message may wait long, and what it carries grows old: an id is loaded fresh where the task runs, an object is not. What a
+worker publishes for others (the next step of a chain, a callback, a chord's body) is only warned of: an error there would
+fail a task that has done its work.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Iterator
+from datetime import date, time
+from typing import Any
+from uuid import UUID
+
+from celery_once_more import digest
+from celery_once_more.call import Call
+from celery_once_more.exceptions import ArgumentsError
+
+logger = logging.getLogger(__name__)
+
+#: characters
+LONGEST_TEXT = 256
+_ADVICE = "pass its id, and load it fresh in the task"
+
+
+def check(call: Call) -> None:
+    """Refuse what does not fit.
+
+    Raises:
+        ArgumentsError: an argument is no str, int, bool, None, UUID, date, nor a flat list of these, or is too long.
+    """
+    wrong = _first_wrong(call)
+    if wrong is None:
+        return
+    error = ArgumentsError(call.task.name, *wrong)
+    if not call.follows:
+        raise error
+    logger.warning("task %s[%s]: %s", call.task.name, call.task_id, error)
+
+
+def _first_wrong(call: Call) -> tuple[str, str] | None:
+    try:
+        bound = digest.bind(call.task.once_more_signature(), call.args, call.kwargs)
+    except TypeError:  # Celery says so itself
+        return None
+    for name, value in _each(bound):
+        reason = _unfit(value)
+        if reason:
+            return name, reason
+    return None
+
+
+def _each(bound: inspect.BoundArguments) -> Iterator[tuple[str, Any]]:
+    """Every argument, those of ``*args`` and ``**kwargs`` one by one."""
+    for name, value in bound.arguments.items():
+        kind = bound.signature.parameters[name].kind
+        if kind is inspect.Parameter.VAR_POSITIONAL:
+            yield from ((f"{name}[{i}]", item) for i, item in enumerate(value))
+        elif kind is inspect.Parameter.VAR_KEYWORD:
+            yield from value.items()
+        else:
+            yield name, value
+
+
+def _unfit(value: Any, *, nested: bool = False) -> str | None:
+    if isinstance(value, str):
+        if len(value) <= LONGEST_TEXT:
+            return None
+        return f"strict_args takes no text of {len(value)} characters (at most {LONGEST_TEXT}); store it, and pass its id"
+    if value is None or isinstance(value, (int, UUID, date, time)):
+        return None
+    if isinstance(value, (list, tuple)) and not nested:
+        return next((reason for item in value if (reason := _unfit(item, nested=True))), None)
+    kind = type(value).__qualname__
+    inside = "a list with a " if nested else "a "
+    return f"strict_args takes str, int, bool, None, UUID, dates, and flat lists of them, not {inside}{kind}; {_ADVICE}"
