@@ -22,7 +22,7 @@ class ConfigurationError(OnceMoreError, ImproperlyConfigured):
 
 
 class ArgumentsError(OnceMoreError, TypeError):
-    """An argument that has no stable JSON form, or that ``strict_args`` refuses. ``args``: task name, argument, reason."""
+    """An argument that has no stable JSON form, or that ``strict_args`` refuses. ``args``: task name, argument, what is wrong."""
 
     @property
     def task(self) -> str:
@@ -33,7 +33,7 @@ class ArgumentsError(OnceMoreError, TypeError):
         return self._said(1)
 
     def __str__(self) -> str:
-        return f"task {self.task!r}: argument {self.argument}: {self._said(2)}"
+        return f"task {self.task!r}: argument {self.argument} {self._said(2)}"
 
 
 class _Refused(OnceMoreError):

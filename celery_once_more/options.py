@@ -6,7 +6,7 @@ The checks of single values stand in ``checks.py``; here is which options there 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from types import FunctionType
 from typing import Any
@@ -16,6 +16,7 @@ from celery import Task
 from celery_once_more import checks
 from celery_once_more.exceptions import ConfigurationError
 from celery_once_more.lock_types import LockType
+from celery_once_more.settings import seconds
 
 #: every option, with its default; each can also be given to one call
 DEFAULTS: dict[str, Any] = {
@@ -35,6 +36,12 @@ DEFAULTS: dict[str, Any] = {
 }
 #: options of a call that its worker must know: they travel in the ticket
 IN_WORKER = ("on_conflict", "lock_lease", "lock_queue_lease", "reschedule_countdown", "on_outage")
+#: options that only some locks have
+_FITS = {
+    "lock_ttl": "until_expired",
+    "lock_limit": "while_executing",
+    "lock_timeout": "a lock that is taken at the publish",
+}
 #: names that Celery's own tasks have; looked up, not asked for: ``getattr(Task, "app")`` would bind the class
 _CELERYS = frozenset(name for base in Task.__mro__ for name in vars(base))
 _ROUTINES = (FunctionType, classmethod, staticmethod, property)
@@ -110,36 +117,37 @@ class Options:
         if not said and self.lock is not None and lock.name == self.lock.name:
             return self
         who = f"a ticket of task {task.name!r}"
-        given = {**_fitted(self.given, lock), **said}
+        given = {**_fitted(self.given, lock), **{name: value for name, value in said.items() if value is not None}}
         return replace(
             self,
             lock=lock,
             server=checks.strategies(who, given["on_conflict"], lock)[1],
             lease=checks.duration(who, "lock_lease", given["lock_lease"]),
             queue_lease=checks.duration(who, "lock_queue_lease", given["lock_queue_lease"]),
-            countdown=checks.duration(who, "reschedule_countdown", given["reschedule_countdown"]) or self.countdown,
+            countdown=seconds(f"{who}: reschedule_countdown", given["reschedule_countdown"]),
             on_outage=checks.outage(who, given["on_outage"]),
             said=said,
         )
 
     def _with(self, who: str, task: Task, ours: Mapping[str, Any]) -> Options:
         given = _fitted(self.given, checks.lock(who, ours["lock"])) if "lock" in ours else self.given
-        return _build(who, {**given, **ours}, type(task))
+        return _build(who, {**given, **ours}, type(task), insisted=ours)
 
 
-def _build(who: str, given: dict[str, Any], task: type[Task]) -> Options:
+def _build(who: str, given: Mapping[str, Any], task: type[Task], *, insisted: Collection[str] = ()) -> Options:
+    """Check them one by one, and together; of a task without a lock, only those ``insisted`` on must make sense."""
+    given = {name: DEFAULTS[name] if value is None else value for name, value in given.items()}
     lock = checks.lock(who, given["lock"])
     ttl = checks.duration(who, "lock_ttl", given["lock_ttl"])
     limit = checks.count(who, "lock_limit", given["lock_limit"])
-    timeout = 0.0 if given["lock_timeout"] == 0 else checks.duration(who, "lock_timeout", given["lock_timeout"]) or 0.0
+    timeout = given["lock_timeout"] and seconds(f"{who}: lock_timeout", given["lock_timeout"])
     client, server = checks.strategies(who, given["on_conflict"], lock)
     if lock is not None and lock.kept and ttl is None:
         raise ConfigurationError(f"{who}: lock={lock.name!r} needs lock_ttl, the seconds (or timedelta) of its period")
     for name in _unfit(given, lock):
-        fits = {"lock_ttl": "until_expired", "lock_limit": "while_executing", "lock_timeout": "the locks taken at publish"}[name]
-        held = "without a lock" if lock is None else f"with lock={lock.name!r}"
-        if lock is not None or name == "lock_limit":
-            raise ConfigurationError(f"{who}: {name} makes no sense {held}; it is for {fits}")
+        if lock is not None or name in insisted:
+            held = "without a lock" if lock is None else f"with lock={lock.name!r}"
+            raise ConfigurationError(f"{who}: {name} makes no sense {held}; it is for {_FITS[name]}")
     return Options(
         lock=replace(lock, limit=limit) if lock is not None else None,
         lock_args=checks.lock_args(who, given["lock_args"], task),
@@ -148,10 +156,10 @@ def _build(who: str, given: dict[str, Any], task: type[Task]) -> Options:
         ttl=ttl or 0.0,
         lease=checks.duration(who, "lock_lease", given["lock_lease"]),
         queue_lease=checks.duration(who, "lock_queue_lease", given["lock_queue_lease"]),
-        timeout=timeout,
+        timeout=float(timeout),
         client=client,
         server=server,
-        countdown=checks.duration(who, "reschedule_countdown", given["reschedule_countdown"]) or DEFAULTS["reschedule_countdown"],
+        countdown=seconds(f"{who}: reschedule_countdown", given["reschedule_countdown"]),
         on_outage=checks.outage(who, given["on_outage"]),
         strict=checks.flag(who, "strict_args", given["strict_args"]),
         given=given,

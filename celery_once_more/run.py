@@ -97,7 +97,7 @@ def fresh_ticket(task: Task, options: Options, args: Sequence[Any], kwargs: Mapp
         counted = _counted(task, options, args, kwargs)
     except digests.UnstableArgument as exc:
         where, why = exc.args
-        raise ArgumentsError(task.name, where, f"it has no stable JSON form: {why}") from exc.__cause__
+        raise ArgumentsError(task.name, where, f"has no stable JSON form: {why}") from exc.__cause__
     return Ticket(
         task=task.name,
         task_id=task_id,

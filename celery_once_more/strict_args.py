@@ -22,7 +22,10 @@ logger = logging.getLogger(__name__)
 
 #: characters
 LONGEST_TEXT = 256
-_ADVICE = "pass its id, and load it fresh in the task"
+_ADVICE = (
+    f"strict_args takes str (up to {LONGEST_TEXT} characters), int, bool, None, UUID, dates, and flat lists of them: "
+    "pass an id, and load it fresh in the task"
+)
 
 
 def check(call: Call) -> None:
@@ -64,15 +67,19 @@ def _each(bound: inspect.BoundArguments) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def _unfit(value: Any, *, nested: bool = False) -> str | None:
+def _unfit(value: Any) -> str | None:
+    """What is wrong with it; ``None``: nothing."""
+    if isinstance(value, (list, tuple)):
+        wrong = next((item for item in value if not _fits(item)), None)
+        return None if wrong is None else f"has {_kind(wrong)} in it; {_ADVICE}"
+    return None if _fits(value) else f"is {_kind(value)}; {_ADVICE}"
+
+
+def _fits(value: Any) -> bool:
     if isinstance(value, str):
-        if len(value) <= LONGEST_TEXT:
-            return None
-        return f"strict_args takes no text of {len(value)} characters (at most {LONGEST_TEXT}); store it, and pass its id"
-    if value is None or isinstance(value, (int, UUID, date, time)):
-        return None
-    if isinstance(value, (list, tuple)) and not nested:
-        return next((reason for item in value if (reason := _unfit(item, nested=True))), None)
-    kind = type(value).__qualname__
-    inside = "a list with a " if nested else "a "
-    return f"strict_args takes str, int, bool, None, UUID, dates, and flat lists of them, not {inside}{kind}; {_ADVICE}"
+        return len(value) <= LONGEST_TEXT
+    return value is None or isinstance(value, (int, UUID, date, time))
+
+
+def _kind(value: Any) -> str:
+    return f"a text of {len(value)} characters" if isinstance(value, str) else f"a {type(value).__qualname__}"

@@ -58,14 +58,21 @@ def test_every_python_block_runs_against_a_real_worker(project):
         worker.teardown()
 
 
-@pytest.mark.parametrize("name", options.NAMES)
-def test_every_option_of_a_task_has_a_row(name):
-    assert any(row[0].startswith(f"`{name}`") for row in table_under("Options of a task"))
+def test_every_option_of_a_task_has_a_row_with_its_default():
+    documented = {row[0].strip("`"): ast.literal_eval(row[1].strip("`")) for row in table_under("Options of a task")}
+    assert documented == options.DEFAULTS
 
 
-def test_options_given_per_call_are_marked_and_no_others():
-    marked = {row[0].split("`")[1] for row in table_under("Options of a task") if "(per call)" in row[0]}
-    assert marked == set(options.PER_CALL)
+def test_every_lock_has_a_row_with_its_default_strategies():
+    rows = {row[0].strip("`"): row[-1] for row in table_under("The locks")}
+    assert list(rows) == list(LOCK_TYPES)
+    for name, lock in LOCK_TYPES.items():
+        client, server = checks.strategies("", None, lock)
+        assert rows[name] == (f"`{client}`, `{server}`" if lock.at_publish else f"–, `{server}`")
+
+
+def test_every_strategy_has_a_row():
+    assert [row[0].split("`")[1].strip('"') for row in table_under("What a duplicate is")] == list(checks.STRATEGIES)
 
 
 def test_every_setting_has_a_row_with_its_default():

@@ -81,8 +81,8 @@ def test_a_wrong_option_given_with_a_call_is_refused_and_nothing_is_published(ma
     task = unique(make_app(), settle)
     with pytest.raises(ConfigurationError, match="did you mean 'raise'"):
         task.apply_async(("evt",), on_conflict="rais")
-    with pytest.raises(ConfigurationError, match="lock_args cannot be given per call"):
-        task.apply_async(("evt",), lock_args=["event_id"])
+    with pytest.raises(ConfigurationError, match="lock_ttl makes no sense with lock='until_executed'"):
+        task.apply_async(("evt",), lock_ttl=5)
     assert broker.empty()
     assert not locks.keys()
 

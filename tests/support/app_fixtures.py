@@ -8,11 +8,15 @@ from celery import Celery
 
 from support.broker import Broker
 from support.redis_server import RedisServer, free_port
+from support.waiting import eventually
 
 
 @pytest.fixture
 def make_app(clean_redis):
     """``make_app("name", once_more_lease=3)`` -> a Celery app that is not the current one."""
+    # a worker of the last test may still wait at the broker, and would take the first message of this one along
+    eventually(lambda: not clean_redis.client(0).info("clients")["blocked_clients"], what="a broker that nobody waits at")
+    clean_redis.client(0).flushall()
     made = []
 
     def make(name="app", **conf):

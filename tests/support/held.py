@@ -23,7 +23,7 @@ class Holder(NamedTuple):
     series: int
     task_id: str
     run: str
-    #: ``W`` waiting, ``R`` running
+    #: ``W`` waiting, ``R`` running, ``F`` running and freed, ``K`` kept until its period is over
     phase: str
     #: its deadline, in milliseconds on the server's clock
     until: int
@@ -52,7 +52,7 @@ def holders(task, *args, **kwargs):
     _, *raw = store.client.eval(UNPACK, 1, store.keys.record(digest(task, *args, **kwargs)))
     return [
         Holder(series, task_id.decode(), run.decode(), phase.decode(), until, (until - now) / 1000, token, hops)
-        for series, task_id, run, phase, until, _stop, token, hops in raw
+        for series, task_id, run, phase, until, _stop, token, hops, _since in raw
         if until > now
     ]
 

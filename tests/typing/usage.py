@@ -12,12 +12,14 @@ from celery_once_more import (
     ConfigurationError,
     DuplicateDropped,
     LockConflict,
+    LockInfo,
     LockLost,
     OnceMoreError,
     StoreUnavailable,
     UniqueResult,
     UniqueTask,
     current_lock,
+    register_lock,
     signals,
 )
 from celery_once_more.reaper import ReapReport, reap
@@ -51,10 +53,40 @@ class Ship(UniqueTask):
             reveal_type(current_lock.fencing_token)  # -> int | None
             reveal_type(current_lock.remaining)  # -> float
             reveal_type(current_lock.check())  # -> None
+            reveal_type(current_lock.release())  # -> bool
         return order_id
 
     def before_start(self, task_id: str, args: Any, kwargs: Any) -> None:
         super().before_start(task_id, args, kwargs)
+
+
+register_lock("not_while_executing", refuse_publish=["running"])
+
+
+class Report(UniqueTask):
+    """Every option."""
+
+    name = "shop.report"
+    lock = "until_expired"
+    lock_scope = "reports"
+    unique_across_queues = True
+    lock_ttl = timedelta(hours=1)
+    lock_lease = 30
+    lock_queue_lease = timedelta(days=2)
+    lock_timeout = 1.5
+    reschedule_countdown = 2
+    strict_args = True
+
+
+def ask(task: UniqueTask) -> None:
+    info: LockInfo | None = task.lock_info("evt_123", payload={})
+    if info is not None:
+        reveal_type(info.holder)  # -> str
+        reveal_type(info.phase)  # -> str
+        reveal_type(info.since)  # -> datetime.datetime
+        reveal_type(info.remaining)  # -> float
+        reveal_type(info.token)  # -> int | None
+        reveal_type(task.release_lock(info))  # -> bool
 
 
 ship = Ship()
@@ -127,5 +159,6 @@ for signal in (
     signals.lock_released,
     signals.store_unavailable,
     signals.task_redelivered,
+    signals.task_rescheduled,
 ):
     signal.connect(on_conflict)

@@ -16,7 +16,7 @@ class RecordingStore:
         self.answer = Answer(verdict="admitted")
         self.started = Answer(verdict="run", token=1)
 
-    def acquire(self, ticket, *, wait_ms):
+    def acquire(self, ticket, *, wait_ms, period_ms=0):
         self.acts.append(("acquire", ticket, wait_ms))
         return self.answer
 
@@ -24,7 +24,7 @@ class RecordingStore:
         self.acts.append(("release", ticket))
         return True
 
-    def start(self, ticket, *, run, lease_ms, redelivered):
+    def start(self, ticket, *, run, lease_ms, redelivered, period_ms=0):
         self.acts.append(("start", ticket))
         return self.started
 

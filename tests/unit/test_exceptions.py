@@ -27,7 +27,7 @@ ERRORS = [
     (ConfigurationError("lock is wrong"), {}, "lock is wrong"),
     (StoreUnavailable("acquire: TimeoutError: no answer"), {}, "acquire: TimeoutError: no answer"),
     (
-        ArgumentsError("shop.settle", "payload['items'][3]", "set cannot be sent as JSON"),
+        ArgumentsError("shop.settle", "payload['items'][3]", "has no stable JSON form: set cannot be sent as JSON"),
         {"task": "shop.settle", "argument": "payload['items'][3]"},
         "task 'shop.settle': argument payload['items'][3] has no stable JSON form: set cannot be sent as JSON",
     ),

@@ -2,37 +2,39 @@
 
 import dataclasses
 import inspect
+import json
 import re
+from datetime import timedelta
 
 import pytest
 from celery import Celery, Task, shared_task
 
 from celery_once_more import ConfigurationError, UniqueTask
 from celery_once_more.lock_types import LOCK_TYPES
-from celery_once_more.options import NAMES, PER_CALL, RESERVED, Options
+from celery_once_more.options import DEFAULTS, IN_WORKER
 
 
 def settle(event_id, payload=None):
     return event_id
 
 
+LOCKS = ", ".join(map(repr, LOCK_TYPES))
+
 WRONG = [
     ({"lock": "until_exectued"},
-     "lock='until_exectued' is no lock; did you mean 'until_executed'? There is: 'until_executed', or None"),
-    ({"lock": "mutex"}, "lock='mutex' is no lock; There is: 'until_executed', or None"),
-    ({"lock": ""}, "lock='' is no lock; There is: 'until_executed', or None"),
-    ({"lock": "while_executing"}, "lock='while_executing' is no lock;"),
-    ({"lock": "until_and_while_executing"}, "lock='until_and_while_executing' is no lock;"),
+     f"lock='until_exectued' is no lock; did you mean 'until_executed'? There is: {LOCKS}, or None"),
+    ({"lock": "mutex"}, f"lock='mutex' is no lock; There is: {LOCKS}, or None"),
+    ({"lock": ""}, f"lock='' is no lock; There is: {LOCKS}, or None"),
+    ({"lock": "while_excuting"}, "lock='while_excuting' is no lock; did you mean 'while_executing'?"),
     ({"lock": True}, "lock=True is no lock;"),
     ({"lock": False}, "lock=False is no lock;"),
     ({"lock": 5}, "lock=5 is no lock;"),
     ({"lock": ["until_executed"]}, "lock=['until_executed'] is no lock;"),
     ({"lock": LOCK_TYPES["until_executed"]}, "lock=LockType(name='until_executed', "),
-    ({"on_conflict": "rais"}, "on_conflict='rais' is no strategy; did you mean 'raise'? There is: 'log', 'raise'"),
-    ({"on_conflict": "drop"}, "on_conflict='drop' is no strategy; There is: 'log', 'raise'"),
+    ({"on_conflict": "rais"}, "on_conflict='rais' is no strategy; did you mean 'raise'? There is: 'log', 'raise', 'reschedule'"),
+    ({"on_conflict": "drop"}, "on_conflict='drop' is no strategy; There is: 'log', 'raise', 'reschedule'"),
     ({"on_conflict": "reject"}, "on_conflict='reject' is no strategy;"),
     ({"on_conflict": "replace"}, "on_conflict='replace' is no strategy;"),
-    ({"on_conflict": "reschedule"}, "on_conflict='reschedule' is no strategy;"),
     ({"on_conflict": ""}, "on_conflict='' is no strategy;"),
     ({"on_conflict": 5}, "on_conflict=5 is no strategy;"),
     ({"on_conflict": ["log"]}, "on_conflict=['log'] is no strategy;"),
@@ -64,7 +66,36 @@ WRONG = [
     ({"on_conflicts": "log"}, "unknown option on_conflicts; did you mean on_conflict?"),
     ({"onconflict": "log"}, "unknown option onconflict; did you mean on_conflict?"),
     ({"on_outrage": "raise"}, "unknown option on_outrage; did you mean on_outage?"),
-    *(({name: 1}, f"this version has no option {name}. There is: lock, lock_args, on_conflict, on_outage") for name in RESERVED),
+    ({"lock": "until_expired"}, "lock='until_expired' needs lock_ttl, the seconds (or timedelta) of its period"),
+    ({"lock": "until_expired", "lock_ttl": 0}, "lock_ttl must be a positive number of seconds or a timedelta, not 0"),
+    ({"lock": "until_expired", "lock_ttl": -5}, "lock_ttl must be a positive number of seconds or a timedelta, not -5"),
+    ({"lock": "until_expired", "lock_ttl": True}, "lock_ttl must be a positive number of seconds or a timedelta, not True"),
+    ({"lock": "until_expired", "lock_ttl": "5"}, "lock_ttl must be a positive number of seconds or a timedelta, not '5'"),
+    ({"lock_ttl": 5}, "lock_ttl makes no sense with lock='until_executed'; it is for until_expired"),
+    ({"lock": "while_executing", "lock_ttl": 5}, "lock_ttl makes no sense with lock='while_executing'; it is for until_expired"),
+    ({"lock_limit": 2}, "lock_limit makes no sense with lock='until_executed'; it is for while_executing"),
+    ({"lock": "until_and_while_executing", "lock_limit": 2}, "lock_limit makes no sense with lock='until_and_while_executing'"),
+    ({"lock": "while_executing", "lock_limit": 0}, "lock_limit must be a whole number of at least 1, not 0"),
+    ({"lock": "while_executing", "lock_limit": 1.5}, "lock_limit must be a whole number of at least 1, not 1.5"),
+    ({"lock": "while_executing", "lock_limit": True}, "lock_limit must be a whole number of at least 1, not True"),
+    ({"lock": "while_executing", "lock_timeout": 1},
+     "lock_timeout makes no sense with lock='while_executing'; it is for a lock that is taken at the publish"),
+    ({"lock_timeout": -1}, "lock_timeout must be a positive number of seconds or a timedelta, not -1"),
+    ({"lock_timeout": "1"}, "lock_timeout must be a positive number of seconds or a timedelta, not '1'"),
+    ({"lock_lease": 0}, "lock_lease must be a positive number of seconds or a timedelta, not 0"),
+    ({"lock_queue_lease": -1}, "lock_queue_lease must be a positive number of seconds or a timedelta, not -1"),
+    ({"reschedule_countdown": 0}, "reschedule_countdown must be a positive number of seconds or a timedelta, not 0"),
+    ({"lock_scope": 5}, "lock_scope must be a name that is not empty, not 5"),
+    ({"lock_scope": ""}, "lock_scope must be a name that is not empty, not ''"),
+    ({"lock_scope": settle}, "lock_scope must be a name that is not empty, not <function"),
+    ({"unique_across_queues": 1}, "unique_across_queues must be True or False, not 1"),
+    ({"strict_args": "yes"}, "strict_args must be True or False, not 'yes'"),
+    ({"lock": "while_executing", "on_conflict": {"client": "log"}},
+     "on_conflict has no side 'client' with this lock, whose publish asks nothing; give it for 'server'"),
+    ({"lock_scop": "x"}, "unknown option lock_scop; did you mean lock_scope?"),
+    ({"lock_tll": 5}, "unknown option lock_tll; did you mean lock_ttl?"),
+    ({"unique_accross_queues": True}, "unknown option unique_accross_queues; did you mean unique_across_queues?"),
+    ({"reschedule_count_down": 5}, "unknown option reschedule_count_down; did you mean reschedule_countdown?"),
 ]  # fmt: skip
 
 
@@ -125,7 +156,7 @@ def test_a_tasks_own_names_that_look_like_options_are_its_own(app):
         def on_conflicts(self):
             return None
 
-    assert app.register_task(Settle()).once_more.lock is LOCK_TYPES["until_executed"]
+    assert app.register_task(Settle()).once_more.lock == LOCK_TYPES["until_executed"]
 
 
 def test_celerys_own_options_and_a_projects_further_ones_are_left_alone(task):
@@ -158,7 +189,9 @@ def test_a_wrong_option_shows_when_the_app_is_finalized(app):
 
 def test_defaults_are_no_lock_and_log(task):
     options = task(settle, lock=None).once_more
-    assert options == Options(lock=None, lock_args=None, client="log", server="log", on_outage=None)
+    assert (options.lock, options.lock_args, options.scope, options.across_queues) == (None, None, None, False)
+    assert (options.ttl, options.lease, options.queue_lease, options.timeout, options.countdown) == (0.0, None, None, 0.0, 5.0)
+    assert (options.client, options.server, options.on_outage, options.strict) == ("log", "log", None, False)
 
 
 def test_options_are_frozen(task):
@@ -181,6 +214,7 @@ def test_lock_args_are_a_tuple_whatever_they_were(task):
         ("log", "log", "log"),
         ("raise", "raise", "raise"),
         ({}, "log", "log"),
+        ("reschedule", "reschedule", "reschedule"),
         ({"client": "raise"}, "raise", "log"),
         ({"server": "raise"}, "log", "raise"),
         ({"client": "raise", "server": "log"}, "raise", "log"),
@@ -190,6 +224,27 @@ def test_lock_args_are_a_tuple_whatever_they_were(task):
 def test_a_strategy_holds_for_both_sides_unless_one_is_named(task, on_conflict, client, server):
     options = task(settle, on_conflict=on_conflict).once_more
     assert (options.client, options.server) == (client, server)
+
+
+@pytest.mark.parametrize(
+    ("lock", "on_conflict", "sides"),
+    [
+        ("until_executing", None, ("log", "log")),
+        ("until_expired", None, ("log", "log")),
+        ("while_executing", None, ("log", "reschedule")),
+        ("while_executing", "raise", ("log", "raise")),
+        ("until_and_while_executing", None, ("log", "reschedule")),
+        ("until_and_while_executing", "log", ("log", "log")),
+        ("until_and_while_executing", {"client": "raise"}, ("raise", "reschedule")),
+    ],
+    ids=str,
+)
+def test_a_lock_whose_start_may_find_another_run_in_its_way_reschedules_there_unless_the_task_says(
+    task, lock, on_conflict, sides
+):
+    more = {"lock_ttl": 5} if lock == "until_expired" else {}
+    options = task(settle, lock=lock, on_conflict=on_conflict, **more).once_more
+    assert (options.client, options.server) == sides
 
 
 @pytest.mark.parametrize("policy", [None, "raise", "proceed"])
@@ -229,9 +284,9 @@ def test_a_bound_task_does_not_take_itself(task):
 
 def test_every_option_is_documented_on_the_class():
     source = inspect.getsource(UniqueTask)
-    for name in NAMES:
+    for name, default in DEFAULTS.items():
         assert f"\n    {name}: " in source
-        assert getattr(UniqueTask, name) is None
+        assert getattr(UniqueTask, name) == default
 
 
 # where options come from
@@ -317,33 +372,66 @@ def test_a_shared_task_is_checked_by_each_app():
 
 
 @pytest.fixture
-def options(task):
-    return task(settle).once_more
+def settles(task):
+    return task(settle)
 
 
-def test_a_call_without_options_has_those_of_the_task(options):
+@pytest.fixture
+def options(settles):
+    return settles.once_more
+
+
+def test_a_call_without_options_has_those_of_the_task(settles, options):
     message = {"countdown": 5}
-    assert options.for_call("unit.settle", message) == (options, message)
+    assert options.for_call(settles, message) == (options, message)
 
 
-def test_options_of_a_call_go_over_those_of_the_task_and_are_taken_out_of_the_message(options):
-    changed, message = options.for_call(
-        "unit.settle", {"lock": None, "on_conflict": "raise", "on_outage": "proceed", "queue": "q"}
-    )
+def test_options_of_a_call_go_over_those_of_the_task_and_are_taken_out_of_the_message(settles, options):
+    changed, message = options.for_call(settles, {"lock": None, "on_conflict": "raise", "on_outage": "proceed", "queue": "q"})
     assert (changed.lock, changed.client, changed.server, changed.on_outage) == (None, "raise", "raise", "proceed")
     assert message == {"queue": "q"}
     assert options.lock is not None, "the task's own are as they were"
 
 
-def test_one_side_of_a_call_leaves_the_other_as_the_task_says(task):
-    options = task(settle, on_conflict={"server": "raise"}).once_more
-    changed, _ = options.for_call("unit.settle", {"on_conflict": {"client": "log"}})
-    assert (changed.client, changed.server) == ("log", "raise")
+def test_one_side_of_a_call_leaves_the_other_with_its_default(task):
+    """What a call says stands for the whole option, as everywhere."""
+    settles = task(settle, on_conflict={"server": "raise"})
+    changed, _ = settles.once_more.for_call(settles, {"on_conflict": {"client": "raise"}})
+    assert (changed.client, changed.server) == ("raise", "log")
 
 
 def test_a_call_can_take_a_lock_that_the_task_has_not(task):
-    changed, _ = task(settle, lock=None).once_more.for_call("unit.settle", {"lock": "until_executed"})
-    assert changed.lock is LOCK_TYPES["until_executed"]
+    settles = task(settle, lock=None)
+    changed, _ = settles.once_more.for_call(settles, {"lock": "until_executed"})
+    assert changed.lock == LOCK_TYPES["until_executed"]
+
+
+@pytest.mark.parametrize("lock", [None, "until_executed", "while_executing"])
+def test_a_call_with_another_lock_leaves_out_what_the_task_says_for_its_own(task, lock):
+    settles = task(settle, lock="until_expired", lock_ttl=60, lock_timeout=1, on_conflict={"client": "raise"})
+    changed, _ = settles.once_more.for_call(settles, {"lock": lock})
+    assert (changed.lock and changed.lock.name, changed.ttl) == (lock, 0.0)
+    assert changed.timeout == (1 if lock == "until_executed" else 0)
+
+
+def test_what_a_worker_must_know_of_a_call_travels_with_it(task):
+    settles = task(settle, lock="while_executing")
+    said = {"lock_lease": timedelta(seconds=7), "reschedule_countdown": 2, "on_conflict": "raise", "lock_scope": "x"}
+    changed, _ = settles.once_more.for_call(settles, said)
+    assert changed.said == {"lock_lease": 7.0, "reschedule_countdown": 2, "on_conflict": "raise"}
+    told = settles.once_more.for_message(settles, changed.lock, json.loads(json.dumps(changed.said)))
+    assert (told.lease, told.countdown, told.server) == (7.0, 2.0, "raise")
+
+
+def test_a_message_with_another_lock_than_the_task_has_by_now_keeps_the_strategy_of_its_own(task):
+    settles = task(settle)
+    assert settles.once_more.for_message(settles, LOCK_TYPES["while_executing"], {}).server == "reschedule"
+
+
+@pytest.mark.parametrize("said", [{"on_conflict": "no such"}, {"lock_lease": "x"}, {"reschedule_countdown": -1}], ids=str)
+def test_a_message_that_says_what_nobody_understands_is_refused(settles, options, said):
+    with pytest.raises(ConfigurationError, match=r"a ticket of task 'unit\.settle'"):
+        options.for_message(settles, options.lock, said)
 
 
 @pytest.mark.parametrize(
@@ -353,8 +441,14 @@ def test_a_call_can_take_a_lock_that_the_task_has_not(task):
         ({"on_conflict": "drop"}, "on_conflict='drop' is no strategy; "),
         ({"on_conflict": {"worker": "log"}}, "on_conflict has no side 'worker'; "),
         ({"on_outage": "wait"}, "on_outage='wait' is no policy; "),
-        ({"lock_args": ["event_id"]}, "lock_args cannot be given per call; lock, on_conflict, on_outage can"),
-        *(({name: 1}, f"{name} cannot be given per call; lock, on_conflict, on_outage can") for name in RESERVED),
+        ({"lock_args": ["x"]}, "lock_args names 'x', which the task does not take; "),
+        ({"lock_ttl": 5}, "lock_ttl makes no sense with lock='until_executed'; it is for until_expired"),
+        ({"lock_limit": 2}, "lock_limit makes no sense with lock='until_executed'; it is for while_executing"),
+        ({"lock": None, "lock_ttl": 5}, "lock_ttl makes no sense without a lock; it is for until_expired"),
+        ({"lock": None, "lock_timeout": 5}, "lock_timeout makes no sense without a lock; "),
+        ({"lock": "until_expired"}, "lock='until_expired' needs lock_ttl"),
+        ({"lock_lease": -1}, "lock_lease must be a positive number of seconds or a timedelta, not -1"),
+        ({"lock_scope": 5}, "lock_scope must be a name that is not empty, not 5"),
         ({"on_conflct": "raise"}, "unknown option on_conflct; did you mean on_conflict?"),
         ({"lok": None}, "unknown option lok; did you mean lock?"),
         ({"on_outrage": "raise"}, "unknown option on_outrage; did you mean on_outage?"),
@@ -369,16 +463,18 @@ def test_a_wrong_option_of_a_call_is_refused_before_anything_is_published(task, 
     assert store.acts == []
 
 
-def test_celerys_options_of_a_call_are_no_misspelt_options_of_ours(options):
+def test_celerys_options_of_a_call_are_no_misspelt_options_of_ours(settles, options):
     more = "priority queue exchange routing_key serializer compression headers retry retry_policy delivery_mode expiration"
     celerys = [*inspect.signature(Celery.send_task).parameters, *more.split()]
     message = dict.fromkeys(celerys, 1)
-    assert options.for_call("unit.settle", message) == (options, message)
+    assert options.for_call(settles, message) == (options, message)
 
 
-@pytest.mark.parametrize("name", PER_CALL)
-def test_a_signature_carries_options_to_its_call(task, store, name):
-    settles = task(settle)
-    value = {"lock": "mutex", "on_conflict": "drop", "on_outage": "wait"}[name]
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_a_signature_carries_options_to_its_call(settles, store, name):
     with pytest.raises(ConfigurationError, match=name):
-        settles.s("a").set(**{name: value}).apply_async()
+        settles.s("a").set(**{name: object() if name != "lock_args" else 5}).apply_async()
+
+
+def test_options_for_the_worker_are_options():
+    assert set(IN_WORKER) < set(DEFAULTS)

@@ -49,7 +49,7 @@ def test_a_report_counts_by_task(app, reaps):
 
 def test_a_pass_that_found_nothing_reports_nothing(app, reaps):
     reaps.frees = Reaped()
-    assert reap(app).as_dict() == {"lapsed": 0, "orphaned": 0, "kept": 0, "unreadable": [], "tasks": {}}
+    assert reap(app).as_dict() == {"lapsed": 0, "orphaned": 0, "expired": 0, "kept": 0, "unreadable": [], "tasks": {}}
 
 
 def test_a_report_is_plain_json(app, reaps):
@@ -58,9 +58,13 @@ def test_a_report_is_plain_json(app, reaps):
     assert told == {
         "lapsed": 3,
         "orphaned": 0,
+        "expired": 0,
         "kept": 4,
         "unreadable": ["e" * 22],
-        "tasks": {"shop.settle": {"lapsed": 2, "orphaned": 0}, "shop.ship": {"lapsed": 1, "orphaned": 0}},
+        "tasks": {
+            "shop.settle": {"lapsed": 2, "orphaned": 0, "expired": 0},
+            "shop.ship": {"lapsed": 1, "orphaned": 0, "expired": 0},
+        },
     }
 
 

@@ -3,6 +3,7 @@
 import logging
 import ssl
 from datetime import datetime, timedelta, timezone
+from types import SimpleNamespace
 
 import pytest
 from celery import Celery, current_app
@@ -233,8 +234,21 @@ def test_milliseconds_are_whole_and_at_least_one(seconds, ms):
     assert type(milliseconds(seconds)) is int
 
 
-def test_a_lease_is_in_milliseconds():
-    assert of(once_more_lease=2.5).lease_ms == 2500
+def options(**said):
+    """Options of which only durations are of interest."""
+    return SimpleNamespace(**{"lease": None, "queue_lease": None, "ttl": 0.0, **said})
+
+
+def test_a_lease_is_in_milliseconds_and_the_task_goes_over_the_setting():
+    rt = of(once_more_lease=2.5, once_more_queue_lease=5)
+    assert (rt.lease_ms(options()), rt.queue_lease_ms(options())) == (2500, 5000)
+    assert (rt.lease_ms(options(lease=7)), rt.queue_lease_ms(options(queue_lease=8))) == (7000, 8000)
+
+
+def test_a_period_begins_with_the_eta():
+    rt = of()
+    assert [rt.period_ms(options(ttl=60.0), eta_s) for eta_s in (0.0, 5.0, -5.0)] == [60_000, 65_000, 60_000]
+    assert rt.period_ms(options(), 5.0) == 0
 
 
 @pytest.mark.parametrize(
@@ -251,33 +265,22 @@ def test_a_lease_is_in_milliseconds():
     ],
 )
 def test_a_lock_waits_for_the_queue_lease_from_the_eta_and_never_beyond_expires(eta_s, expires_s, wait_ms):
-    assert of(once_more_queue_lease=100).wait_ms(eta_s, expires_s) == wait_ms
+    assert of(once_more_queue_lease=100).wait_ms(options(), eta_s, expires_s) == wait_ms
+    assert of().wait_ms(options(queue_lease=100.0), eta_s, expires_s) == wait_ms
 
 
 @pytest.mark.parametrize(
-    ("remaining_ms", "visible_s", "put_off_s"),
-    [
-        (None, None, 60.0),
-        (10_000, None, 10.0),
-        (0, None, 0.05),
-        (-500, None, 0.05),
-        (10, None, 0.05),
-        (10_000_000, None, 1800.0),
-        (None, 40, 20.0),
-        (10_000, 40, 10.0),
-        (30_000, 40, 20.0),
-        (None, 0, 60.0),
-    ],
-)
-def test_what_cannot_start_comes_again_when_the_lease_in_its_way_ends_and_well_within_the_visibility_timeout(
-    remaining_ms, visible_s, put_off_s
-):
+    ("seconds", "visible_s", "held_s"),
+    [(10, None, 10), (0, None, 0.05), (-0.5, None, 0.05), (0.01, None, 0.05), (10_000, None, 1800.0), (60, 40, 20.0),
+     (10, 40, 10), (30, 40, 20.0), (60, 0, 60)],
+)  # fmt: skip
+def test_a_message_is_held_back_for_no_more_than_half_the_visibility_timeout(seconds, visible_s, held_s):
     transport = {} if visible_s is None else {"visibility_timeout": visible_s}
-    assert of(broker_transport_options=transport).put_off_s(remaining_ms) == put_off_s
+    assert of(broker_transport_options=transport).held_s(seconds) == held_s
 
 
 def test_no_transport_options_at_all_are_no_obstacle():
-    assert of(broker_transport_options=None).put_off_s(None) == 60.0
+    assert of(broker_transport_options=None).held_s(60.0) == 60.0
 
 
 @pytest.mark.parametrize(("moment", "seconds"), [(5, 5.0), (0, 0.0), (-5, -5.0), (0.25, 0.25)])

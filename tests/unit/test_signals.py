@@ -1,5 +1,6 @@
 """The package's signals, and the log line beside each: task, digest, holder, and what was decided."""
 
+import dataclasses
 import logging
 
 import pytest
@@ -32,6 +33,10 @@ EVENTS = {
         lambda: report.conflict(TICKET, HOLDER, "client", "dropped"),
         [("lock_conflict", {"holder": "holder id", "phase": "running", "side": "client", "decision": "dropped"})],
         logging.INFO, "is held by holder id, running: dropped"),
+    "rescheduled": (
+        lambda: report.rescheduled(TICKET, "server", 7.5, 2),
+        [("task_rescheduled", {"side": "server", "countdown": 7.5, "tries": 2})],
+        logging.INFO, "asks for it again in 7.5 s, for the 2. time"),
     "redelivered": (
         lambda: report.redelivered(TICKET, "put off", "of a message whose run lives"),
         [("task_redelivered", {"decision": "put off"})],
@@ -88,6 +93,14 @@ def test_a_holder_that_was_reaped_is_told_under_its_own_name(heard, caplog):
     assert heard == [("lock_reaped", said)] * 2
     assert [record.levelno for record in caplog.records] == [logging.WARNING] * 2
     assert caplog.records[0].getMessage() == f"task shop.other[lapsed id]: lock {'e' * 22} lapsed while waiting, and was freed"
+
+
+def test_a_period_that_is_over_is_an_ordinary_end_of_a_lock(heard, caplog):
+    caplog.set_level(logging.DEBUG, "celery_once_more")
+    report.reaped([dataclasses.replace(LAPSED, phase="kept")])
+    said = {"sender": "shop.other", "task_id": "lapsed id", "digest": "e" * 22, "reason": "its period is over"}
+    assert heard == [("lock_released", said)]
+    assert [record.levelno for record in caplog.records] == [logging.DEBUG]
 
 
 def test_a_lock_that_was_taken_over_tells_of_the_lapsed_holder_first(heard):
