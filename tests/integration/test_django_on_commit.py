@@ -9,7 +9,7 @@ from django.conf import settings
 from django.db import connections, transaction
 from support.apps import unique
 from support.lock_db import held
-from support.on_commit_fixtures import BAD_CALLS, ship
+from support.on_commit import BAD_CALLS, broker_away, ship
 
 from celery_once_more.django import UniqueTask
 
@@ -197,7 +197,7 @@ def test_without_a_transaction_a_failure_is_logged_as_well_and_not_raised(failin
 
 
 def test_a_lock_does_not_stay_when_the_broker_is_down_at_the_commit(make_app, nowhere, locks):
-    fails = unique(make_app(broker_url=nowhere, task_publish_retry=False), ship, base=UniqueTask)
+    fails = unique(make_app(**broker_away(nowhere)), ship, base=UniqueTask)
     with transaction.atomic():
         fails.delay_on_commit("order_1")
     assert held(locks) == []

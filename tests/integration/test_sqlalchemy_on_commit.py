@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_ses
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scoped_session, sessionmaker
 from support.apps import unique
 from support.lock_db import held
-from support.on_commit_fixtures import BAD_CALLS, ship
+from support.on_commit import BAD_CALLS, ship
 
 from celery_once_more.sqlalchemy import UniqueTask, apply_async_on_commit, delay_on_commit
 
@@ -261,10 +261,10 @@ def test_an_open_savepoint_is_committed_with_the_transaction_around_it(session, 
     assert sent() == ["inner"]
 
 
-def test_a_flush_that_fails_in_a_savepoint_loses_that_savepoint_alone(engine, session, task, sent):
+def test_a_statement_that_fails_in_a_savepoint_loses_that_savepoint_alone(engine, session, task, sent):
     session.add(Order(number=1))
     task.delay_on_commit(session, "order_1")
-    with pytest.raises(IntegrityError), session.begin_nested():
+    with suppress(IntegrityError), session.begin_nested():
         task.delay_on_commit(session, "again")
         session.execute(Order.__table__.insert().values(number=1))
     session.add(Order(number=2))
@@ -272,6 +272,20 @@ def test_a_flush_that_fails_in_a_savepoint_loses_that_savepoint_alone(engine, se
     session.commit()
     assert sent() == ["order_1", "order_2"]
     assert rows(engine) == [1, 2]
+
+
+def test_a_flush_that_fails_in_a_savepoint_loses_that_savepoint_alone(engine, session, task, sent):
+    session.execute(Order.__table__.insert().values(number=1))
+    task.delay_on_commit(session, "order_1")
+    savepoint = session.begin_nested()
+    task.delay_on_commit(session, "again")
+    session.add(Order(number=1))
+    with pytest.raises(IntegrityError):
+        session.flush()
+    savepoint.rollback()
+    session.commit()
+    assert sent() == ["order_1"]
+    assert rows(engine) == [1]
 
 
 def test_a_call_from_inside_a_flush_is_one_of_the_transaction_around_it(session, task, sent):

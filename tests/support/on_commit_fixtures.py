@@ -1,4 +1,4 @@
-"""What publishing on commit has in common over both database layers: ``pytest_plugins``, after ``support.app_fixtures``."""
+"""pytest fixtures for publishing on commit, beside those of ``app_fixtures.py``."""
 
 import logging
 from types import SimpleNamespace
@@ -6,21 +6,9 @@ from types import SimpleNamespace
 import pytest
 from celery.signals import before_task_publish
 
-from celery_once_more import ArgumentsError, ConfigurationError
 from support.apps import unique
 from support.broker import body
-
-
-def ship(order, note=None):
-    return order
-
-
-#: a call that is wrong in itself: arguments, options, and the error
-BAD_CALLS = [
-    pytest.param((), {}, TypeError, "missing 1 required positional argument", id="arguments that do not fit"),
-    pytest.param(({1, 2},), {}, ArgumentsError, "argument order has no stable JSON form", id="no stable form"),
-    pytest.param(("order_1",), {"on_conflict": "rais"}, ConfigurationError, "did you mean 'raise'", id="wrong option"),
-]
+from support.on_commit import broker_away, ship
 
 
 @pytest.fixture
@@ -70,5 +58,4 @@ def failing(request, make_app, nowhere, told, caplog):
         return make({}, logging.WARNING, "lock_conflict", "is held by", hold=True)
     if request.param == "store down":
         return make({"once_more_redis_url": nowhere}, logging.ERROR, "store_unavailable", "refused")
-    away = {"broker_url": nowhere, "task_publish_retry": False}
-    return make(away, logging.ERROR, "lock_released", "refused")
+    return make(broker_away(nowhere), logging.ERROR, "lock_released", "refused")
