@@ -100,12 +100,10 @@ def _note_commit(session: Session) -> None:
 
 
 def _settle(session: Session, ended: SessionTransaction) -> None:
-    outer = ended.parent
-    if outer is not None and not ended.nested:
-        return  # one of a flush: its calls are those of the transaction around it
+    """Told also of what a flush begins and ends; no call is kept with that."""
     waiting = _waiting(session)
     committed, waiting.committed = waiting.committed is ended, None
-    if committed and outer is not None:
+    if committed and ended.nested:
         around = _innermost(session)
         assert around is not None
         waiting.calls = [(around if inside is ended else inside, publish) for inside, publish in waiting.calls]

@@ -9,6 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from support.waiting import eventually
 from support.worker_process import WorkerProcess
 
 import celery_once_more
@@ -61,6 +62,8 @@ def test_every_python_block_runs_against_a_real_worker(project):
         )
         assert done.returncode == 0, done.stderr + worker.logs()
         assert done.stdout.split("\n")[:-1] == [f"block {i}" for i in range(scripts)]
+        for result in ("'invoice of order_7'", "'order_8'"):  # of the tasks that waited for a commit
+            eventually(lambda result=result: result in worker.logs(), what=f"the result {result}")
     finally:
         worker.teardown()
 
