@@ -20,8 +20,9 @@ NEEDED = ("initdb", "postgres")
 def programs():
     """The folder of ``initdb`` and ``postgres``, from the PATH, else Debian's newest, else ``None``."""
     on_path = shutil.which("initdb")
-    debians = sorted(DEBIAN.glob("*/bin"), key=lambda folder: float(folder.parent.name), reverse=True)
-    for folder in [Path(on_path).resolve().parent] * bool(on_path) + debians:
+    folders = [Path(on_path).resolve().parent] if on_path else []
+    folders += sorted(DEBIAN.glob("*/bin"), key=lambda folder: float(folder.parent.name), reverse=True)
+    for folder in folders:
         if all((folder / name).is_file() for name in NEEDED):
             return folder
     return None
@@ -37,17 +38,17 @@ class PostgresServer:
         self.process = None
 
     def start(self):
-        #: neither program runs as root
-        other = {"user": "postgres", "group": "postgres", "extra_groups": []} if os.geteuid() == 0 else {}
-        if other:
-            shutil.chown(self.folder, other["user"], other["group"])
+        how = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": self.folder}
+        if os.geteuid() == 0:  # as which neither program runs
+            shutil.chown(self.folder, "postgres", "postgres")
+            how |= {"user": "postgres", "group": "postgres", "extra_groups": []}
         data = f"{self.folder}/data"
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": self.folder}
-        create = ["initdb", "--pgdata", data, "--username", "tests", "--auth", "trust", "--encoding", "UTF8", "--locale", "C"]
-        serve = ["postgres", "-D", data, "-p", str(self.port), "-c", "listen_addresses=127.0.0.1",
+        create = [self.programs / "initdb", "--pgdata", data, "--username", "tests", "--auth", "trust", "--encoding", "UTF8",
+                  "--locale", "C", "--no-sync"]  # fmt: skip
+        serve = [self.programs / "postgres", "-D", data, "-p", str(self.port), "-c", "listen_addresses=127.0.0.1",
                  "-c", "unix_socket_directories=", "-c", "fsync=off"]  # fmt: skip
-        subprocess.run([self.programs / create[0], *create[1:], "--no-sync"], check=True, **quiet, **other)
-        self.process = subprocess.Popen([self.programs / serve[0], *serve[1:]], **quiet, **other)
+        subprocess.run(create, check=True, **how)
+        self.process = subprocess.Popen(serve, **how)
         eventually(self.answers, within=30, what=f"postgres on port {self.port}")
         return self
 
