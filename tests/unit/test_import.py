@@ -75,6 +75,11 @@ def test_an_import_loads_neither_celerys_worker_nor_what_belongs_to_ours():
     assert loaded.strip() == "[]"
 
 
+def test_the_package_needs_neither_django_nor_sqlalchemy():
+    absent = "import sys; sys.modules.update(django=None, sqlalchemy=None)  # an import of them fails"
+    assert told_by(absent, LOOK, UNIQUE, "print('works')").strip() == "works"
+
+
 def test_a_publisher_of_unique_tasks_loads_no_more_of_celerys_worker_than_one_of_plain_tasks():
     worker = "print(look(app)['worker'])"
     assert told_by(LOOK, UNIQUE, worker) == told_by(LOOK, PLAIN, worker)
