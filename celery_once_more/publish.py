@@ -67,12 +67,16 @@ def check(task: Task, options: Options, args: Any, kwargs: Any, message: dict[st
     """Raise what is wrong with a call that is to be published later; no service is asked.
 
     Raises:
-        ArgumentsError: an argument that counts has no stable JSON form.
+        ArgumentsError: an argument that counts has no stable JSON form, or ``strict_args`` refuses one.
         ConfigurationError: nobody can say where the locks live.
         celery.exceptions.QueueNotFound: as for a publish.
     """
     call = Call(task=task, options=options, args=args or (), kwargs=kwargs or {}, task_id="",
                 message=_without_old_tickets(dict(message)), send=task.apply_async)  # fmt: skip
+    if options.strict:
+        strict_args.check(call)
+    if options.lock is None:
+        return
     _ = call.runtime.store  # made here, if nothing has until now
     try:
         _ticket(call)

@@ -101,8 +101,8 @@ class UniqueTask(Task):
             ArgumentsError, ConfigurationError: as ``apply_async``; also where a setting of the lock store is wrong.
         """
         self._get_app()
-        ours, message = self.once_more.for_call(self.name, dict(options))
-        if ours.lock is not None and not self.app.conf["task_always_eager"]:
+        ours, message = self.once_more.for_call(self, dict(options))
+        if (ours.lock is not None or ours.strict) and not self.app.conf["task_always_eager"]:
             publish.check(self, ours, args, kwargs, {name: value for name, value in message.items() if name != "task_id"})
 
     def retry(self, *args: Any, throw: bool = True, **options: Any) -> Any:

@@ -30,6 +30,6 @@ def test_beat_and_a_worker_free_a_lapsed_lock(floor, start, beat):
     assert told["what"]["phase"] == "waiting"
     assert floor.free()
     assert "lapsed while waiting, and was freed" in worker.logs()
-    freed = f"'tasks': {{'{floor.shop.late.name}': {{'lapsed': 1, 'orphaned': 0}}}}"
+    freed = f"'tasks': {{'{floor.shop.late.name}': {{'lapsed': 1, 'orphaned': 0, 'expired': 0}}}}"
     eventually(lambda: freed in worker.logs(), within=60, what="the report as the task's result")
     assert not floor.shop.late.apply_async(("a",), queue="unread").duplicate

@@ -13,7 +13,8 @@ from support.waiting import eventually
 from support.worker_process import WorkerProcess
 
 import celery_once_more
-from celery_once_more import exceptions, options, settings, signals
+from celery_once_more import checks, exceptions, options, settings, signals
+from celery_once_more.lock_types import LOCK_TYPES
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -78,7 +79,7 @@ def test_every_lock_has_a_row_with_its_default_strategies():
     assert list(rows) == list(LOCK_TYPES)
     for name, lock in LOCK_TYPES.items():
         client, server = checks.strategies("", None, lock)
-        assert rows[name] == (f"`{client}`, `{server}`" if lock.at_publish else f"–, `{server}`")
+        assert rows[name] == (f"`{client}`, `{server}`" if lock.at_publish else f"none, `{server}`")
 
 
 def test_every_strategy_has_a_row():
