@@ -40,12 +40,12 @@ def publish(task: Task, options: Options, send: Callable[..., Any], args: Any, k
     call = Call(task=task, options=options, args=args or (), kwargs=kwargs or {}, task_id=task_id or uuid(),
                 message=message, send=send)  # fmt: skip
     again = reentry()
-    if options.strict and again is None:
-        strict_args.check(call)
     if again is not None and again.why != "replace":
         if again.task_id == call.task_id:
             return carry.carry_on(call, again)
         again = None  # published by somebody's receiver, in the middle of a retry
+    if options.strict:
+        strict_args.check(call)
     if options.lock is None:
         return call.publish(None, exempt=task.once_more.lock is not None)
     try:
