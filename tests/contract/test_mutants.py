@@ -47,7 +47,7 @@ MUTANTS = {
     "release frees a lock that runs": ("release", "own[PHASE] ~= 'W'", "false"),
     "release ignores the hop": ("release", "own[HOPS][1] ~= tonumber(ARGV[3])", "false"),
     "finish remembers nothing": ("finish", "remember(KEYS[3]", "has({}, KEYS[3]"),
-    "a waiting holder is no hindrance to a publish": ("acquire", "others(rec, nil, ARGV[7], true)", "others(rec, nil, 'R', true)"),
+    "a waiting holder is no hindrance to a publish": ("acquire", "nil, ARGV[7], true)", "nil, 'R', true)"),
     "a lapsed holder is never freed": ("acquire", "sweep(rec)\n", "{}, false\n"),
     "the token stands still": ("start", "next_token(KEYS[3])", "tonumber(redis.call('GET', KEYS[3]) or next_token(KEYS[3]))"),
     "acquire does not recognise itself": (

@@ -4,10 +4,9 @@ import threading
 from collections import defaultdict
 from contextlib import contextmanager
 
+from celery_once_more import current_lock
 from support.apps import working
 from support.waiting import eventually
-
-from celery_once_more import current_lock
 
 
 class Stops:
@@ -16,26 +15,47 @@ class Stops:
     def __init__(self):
         #: the fencing token of each run that has entered its body
         self.tokens = []
+        #: what a run does when it has entered its body, ``starts[n] = lambda task: …``
+        self.starts = {}
+        #: what these have to tell
+        self.seen = []
         #: what a run does after it was let go on, ``ends[n] = lambda task: …``; else it returns its argument
         self.ends = {}
+        #: how many runs with this argument were in their bodies at once, at most
+        self.most = defaultdict(int)
+        self._now = defaultdict(int)
         self._gates = defaultdict(threading.Event)
         self._lock = threading.Lock()
         self._all = False
+        self._runs = 0
 
     @property
     def body(self):
-        def stops(task, key):
+        def stops(task, key, note=None):
             with self._lock:
-                self.tokens.append(current_lock.fencing_token)
-                n = len(self.tokens)
+                n = self._runs = self._runs + 1
                 gate = self._gates[n]
                 if self._all:
                     gate.set()
-            assert gate.wait(60), f"run {n} was never let go on"
-            end = self.ends.get(n)
-            return key if end is None else end(task)
+            if n in self.starts:
+                self.starts[n](task)
+            self.tokens.append(current_lock.fencing_token)
+            with self._inside(key):
+                assert gate.wait(60), f"run {n} was never let go on"
+            return self.ends[n](task) if n in self.ends else key
 
         return stops
+
+    @contextmanager
+    def _inside(self, key):
+        with self._lock:
+            self._now[key] += 1
+            self.most[key] = max(self.most[key], self._now[key])
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._now[key] -= 1
 
     def entered(self, n):
         """Wait until run ``n`` is in its body."""
