@@ -219,6 +219,38 @@ def test_a_change_of_what_counts_lets_one_more_call_in_and_every_lock_is_freed_b
     assert len(stops.tokens) == 2
 
 
+def test_a_new_parameter_with_a_default_is_such_a_change_where_all_arguments_count(make_app, locks):
+    def old(key):
+        return key
+
+    def new(key, note=None):
+        return [key, note]
+
+    before, after, named = (
+        unique(make_app(), function, name="app.rolled", lock_args=lock_args)
+        for function, lock_args in ((old, None), (new, None), (new, ["key"]))
+    )
+    first, second = before.delay("evt"), after.delay("evt")
+    assert not second.duplicate
+    assert named.delay("evt").id == first.id, "with lock_args it is none"
+    with working(after.app):
+        assert first.get(timeout=30) == second.get(timeout=30) == ["evt", None]
+    assert not held(locks)
+
+
+def test_a_new_place_for_the_locks_is_a_flush_of_them_all(version, make_app, stops, locks):
+    before = version(app=make_app(once_more_key_prefix="old"))
+    after = version(app=make_app(once_more_key_prefix="new", once_more_lease=1))
+    first, second = before.delay("evt"), after.delay("evt")
+    assert not second.duplicate
+    with stops.working(after.app):
+        stops.entered(1)
+        stops.open_all()
+        assert first.get(timeout=30) == second.get(timeout=30) == "evt"
+    assert stops.most["evt"] == 1, "a message takes its lock where its worker looks for it"
+    assert {key.partition(":")[0] for key in locks.scan_iter() if len(key.rpartition(":")[2]) == 22} == {"old"}
+
+
 LOCKS = {"until_executed": {}, "until_expired": {"lock_ttl": 600}, "while_executing": {}}
 TYPES = [pytest.param(*pair, id=" to ".join(pair)) for pair in permutations(LOCKS, 2)]
 
@@ -257,6 +289,16 @@ def test_a_period_of_the_old_lock_hinders_only_those_who_ask_for_periods(version
         assert not second.duplicate
         assert second.get(timeout=30) == "evt"
         assert before.delay("evt").id == first.id
+
+
+def test_a_call_keeps_the_period_that_it_was_published_with(version, stops):
+    before, after = version(lock="until_expired", lock_ttl=600), version(lock="until_expired", lock_ttl=60)
+    first = before.delay("evt")
+    with stops.working(after.app):
+        stops.open_all()
+        first.get(timeout=30)
+        kept = eventually(lambda: (info := after.lock_info("evt")).phase == "kept" and info)
+    assert 60 < kept.remaining <= 600
 
 
 def test_a_call_from_before_a_period_has_none(version, stops, locks):
@@ -347,7 +389,7 @@ def test_with_its_old_name_as_scope_and_an_alias_a_renamed_task_loses_no_message
     before = version()
     first = before.delay("evt")
     after = version(name="app.renamed", lock_scope="app.rolled")
-    version(app=after.app)  # the alias, until its last message has run
+    version(app=after.app, lock_scope="app.rolled")  # the alias, until its last message has run
     assert after.delay("evt").id == first.id
     with stops.working(after.app):
         stops.entered(1)
@@ -359,3 +401,38 @@ def test_with_its_old_name_as_scope_and_an_alias_a_renamed_task_loses_no_message
         assert before.delay("evt").id == second.id
         stops.open_all()
         assert second.get(timeout=30) == "evt"
+
+
+# A lock store that goes away together with the lock
+
+
+def test_without_a_lock_and_without_a_store_a_ticket_in_flight_is_no_obstacle(version, make_app, stops, broker, caplog):
+    """Nobody can say where its lock was: its message runs, and is not put off for ever. A retry of it, too."""
+    stops.ends[1] = lambda task: task.retry(countdown=0)
+    first = version().delay("evt")
+    nowhere = make_app(once_more_lease=1, once_more_redis_url="sentinel://127.0.0.1:1")  # says no master_name
+    after = version(app=nowhere, lock=None)
+    stops.open_all()
+    with stops.working(after.app):
+        assert first.get(timeout=20) == "evt"
+        eventually(broker.quiet)
+    assert stops.tokens == [None, None]
+    (warning,) = (r.getMessage() for r in caplog.records if f"[{first.id}] runs without a lock: " in r.getMessage())
+    assert "master_name" in warning
+
+
+def test_without_a_lock_and_with_a_store_that_is_down_a_ticket_in_flight_waits_unless_its_task_proceeds(
+    version, make_app, stops, broker, lock_server
+):
+    before = [version(app=make_app(once_more_redis_url=lock_server.url(0)), name=f"app.{name}") for name in ("waits", "proceeds")]
+    waits, proceeds = (task.delay(task.name) for task in before)
+    lock_server.kill()
+    app = make_app(once_more_lease=1, once_more_redis_url=lock_server.url(0))
+    version(app=app, lock=None, name="app.waits")
+    version(app=app, lock=None, name="app.proceeds", on_outage="proceed")
+    stops.open_all()
+    with stops.working(app):
+        assert proceeds.get(timeout=30) == "app.proceeds"
+        eventually(lambda: (m := broker.find(waits.id)) and m["headers"]["eta"], what="a message that was put off")
+        lock_server.start()
+        assert waits.get(timeout=30) == "app.waits"
