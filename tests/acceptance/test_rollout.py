@@ -3,7 +3,7 @@
 from itertools import permutations
 
 import pytest
-from celery import Celery
+from celery import Celery, _state
 from celery.signals import before_task_publish
 from support.apps import unique, working
 from support.lock_db import held
@@ -406,6 +406,13 @@ def test_with_its_old_name_as_scope_and_an_alias_a_renamed_task_loses_no_message
 # A lock store that goes away together with the lock
 
 
+@pytest.fixture
+def only_own_tasks(monkeypatch):
+    """Celery gives every app the tasks of ``shop``, which have locks: without a store a worker that knows them does not start."""
+    monkeypatch.setattr(_state, "_on_app_finalizers", set())
+
+
+@pytest.mark.usefixtures("only_own_tasks")
 def test_without_a_lock_and_without_a_store_a_ticket_in_flight_is_no_obstacle(version, make_app, stops, broker, caplog):
     """Nobody can say where its lock was: its message runs, and is not put off for ever. A retry of it, too."""
     stops.ends[1] = lambda task: task.retry(countdown=0)
