@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,8 @@ from celery_once_more.ticket import Ticket
 
 #: a retry has this long from its requeue to its confirm
 HANDOVER_MS = 30_000
+#: Celery's own task that publishes the bodies of chords, where the result backend cannot count
+CHORD_UNLOCK = "celery.chord_unlock"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +38,12 @@ class Call:
     @property
     def follows(self) -> bool:
         """A worker publishes it for a task that is over: the next step of a chain, a callback, a chord's body."""
-        return bool(self.task.app.current_worker_task) and ("root_id" in self.message or "parent_id" in self.message)
+        running = self.task.app.current_worker_task
+        if not running:
+            return False
+        if "root_id" in self.message or "parent_id" in self.message or running.name == CHORD_UNLOCK:
+            return True
+        return self.task_id in _ids(running.request.chord)  # a body is published without either
 
     @property
     def eta_s(self) -> float:
@@ -71,3 +78,15 @@ class Call:
         except BaseException:
             self.runtime.give_back(ticket)
             raise
+
+
+def _ids(signature: Any) -> Iterator[Any]:
+    """The task ids of a signature, and of what it is made of."""
+    if not isinstance(signature, Mapping):
+        return
+    yield (signature.get("options") or {}).get("task_id")
+    made_of = signature.get("kwargs") or {}
+    for name in ("tasks", "header", "body"):
+        parts = made_of.get(name)
+        for part in parts if isinstance(parts, (list, tuple)) else [parts]:
+            yield from _ids(part)

@@ -277,6 +277,16 @@ def test_calls_of_an_old_and_a_new_lock_exclude_each_other_each_by_its_own_rules
     assert bool(held(locks)) == kept
 
 
+@pytest.mark.parametrize("new", ["until_executed", "until_expired"])
+def test_a_run_of_a_lock_that_was_taken_at_the_start_refuses_publishes_of_one_that_is_taken_before(version, stops, new):
+    before, after = version(lock="while_executing"), version(lock=new, **LOCKS[new])
+    first = before.delay("evt")
+    with stops.working(before.app):
+        stops.entered(1)
+        again = after.delay("evt")
+        assert (again.duplicate, again.id) == (True, first.id)
+
+
 @pytest.mark.parametrize("new", ["until_executed", "while_executing"])
 def test_a_period_of_the_old_lock_hinders_only_those_who_ask_for_periods(version, stops, new):
     before, after = version(lock="until_expired", lock_ttl=600), version(lock=new)
