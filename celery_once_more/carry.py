@@ -9,13 +9,19 @@ from celery.exceptions import Ignore
 from celery_once_more import report
 from celery_once_more.call import HANDOVER_MS, Call
 from celery_once_more.exceptions import StoreUnavailable
-from celery_once_more.outgoing import Reentry
+from celery_once_more.outgoing import Reentry, reentry
 from celery_once_more.run import Run
 from celery_once_more.ticket import Ticket
 
 
 class RunOutlived(Ignore):
     """A retry of a run that has no say any more: a newer run of its call lives, or its call is over."""
+
+
+def is_own_message(task_id: str | None) -> bool:
+    """Whether what is about to be published is a retry, or a message put off: the same call, as it was checked before."""
+    again = reentry()
+    return again is not None and again.why != "replace" and again.task_id == task_id
 
 
 def carry_on(call: Call, again: Reentry) -> Any:

@@ -122,6 +122,10 @@ def canonical(value: Any, path: str = "arguments") -> Any:
             encoded = _encode_other(value)
         except TypeError:
             raise UnstableArgument(path, f"{type(value).__qualname__} cannot be sent as JSON") from None
+        except RecursionError:
+            raise
+        except Exception as exc:  # of its own __json__, or of what was registered for its class
+            raise UnstableArgument(path, f"the JSON form of {type(value).__qualname__} raised {exc!r}") from exc
         return canonical(encoded, path)
     except RecursionError:
         raise UnstableArgument(path.split("[")[0], "it contains itself, or is nested too deeply") from None

@@ -52,6 +52,8 @@ def _run(task: Task) -> Run | None:
     queue = queues.delivered_from(task.app, delivery.get("exchange"), delivery.get("routing_key"))
     try:
         ticket = message_ticket(task, task.once_more, request, request.args, request.kwargs, queue)
+        if ticket is not None:
+            _ = runtime(task.app).store  # may be nowhere, where the task itself has no lock
     except Exception as exc:  # a codec of the user's may raise anything
         logger.warning("task %s[%s] runs without a lock: %s", task.name, request.id, exc)
         return None

@@ -21,6 +21,8 @@ from celery_once_more.exceptions import ArgumentsError
 
 logger = logging.getLogger(__name__)
 
+#: Celery's own task that publishes the body of a chord whose members a backend cannot count
+CHORD_UNLOCK = "celery.chord_unlock"
 #: characters
 LONGEST_TEXT = 256
 _ADVICE = (
@@ -29,7 +31,7 @@ _ADVICE = (
 )
 
 
-def check(task: Task, args: Any, kwargs: Any, message: Mapping[str, Any]) -> None:
+def check(task: Task, args: Any, kwargs: Any, task_id: str | None, message: Mapping[str, Any]) -> None:
     """Refuse what does not fit.
 
     Raises:
@@ -38,11 +40,29 @@ def check(task: Task, args: Any, kwargs: Any, message: Mapping[str, Any]) -> Non
     wrong = _first_wrong(task, args or (), kwargs or {})
     if wrong is None:
         return
-    error = ArgumentsError(task.name, *wrong)
-    follows = "root_id" in message or "parent_id" in message
-    if not (follows and task.app.current_worker_task):
-        raise error
-    logger.warning("%s; it is published all the same, by a worker that goes on with a canvas", error)
+    if not _follows(task.app.current_worker_task, task_id, message):
+        raise ArgumentsError(task.name, *wrong)
+    logger.warning("task %s[%s] is published all the same, by a worker: argument %s %s", task.name, task_id, *wrong)
+
+
+def _follows(running: Task | None, task_id: str | None, message: Mapping[str, Any]) -> bool:
+    """A worker publishes it for a task that is over: the next step of a chain, a callback, a chord's body."""
+    if not running:
+        return False
+    if "root_id" in message or "parent_id" in message or running.name == CHORD_UNLOCK:
+        return True
+    return task_id in _ids(running.request.chord)  # a body is published without either
+
+
+def _ids(signature: Any) -> Iterator[Any]:
+    """The task ids of a signature, and of what it is made of."""
+    if isinstance(signature, Mapping):
+        yield (signature.get("options") or {}).get("task_id")
+        made_of = signature.get("kwargs") or {}
+        for name in ("tasks", "header", "body"):
+            parts = made_of.get(name)
+            for part in parts if isinstance(parts, (list, tuple)) else [parts]:
+                yield from _ids(part)
 
 
 def _first_wrong(task: Task, args: Any, kwargs: Any) -> tuple[str, str] | None:

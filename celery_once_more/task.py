@@ -90,8 +90,8 @@ class UniqueTask(Task):
         def send(**more: Any) -> Any:
             return super(UniqueTask, self).apply_async(args, kwargs, **more)
 
-        if ours.strict and reentry() is None:
-            strict_args.check(self, args, kwargs, message)
+        if ours.strict and not carry.is_own_message(task_id):
+            strict_args.check(self, args, kwargs, task_id, message)
         plain = ours.lock is None and self.once_more.lock is None and reentry() is None
         if plain or self.app.conf["task_always_eager"]:
             return send(task_id=task_id, **message)
@@ -106,7 +106,7 @@ class UniqueTask(Task):
         self._get_app()
         ours, message = self.once_more.for_call(self, dict(options))
         if ours.strict:
-            strict_args.check(self, args, kwargs, message)
+            strict_args.check(self, args, kwargs, message.get("task_id"), message)
         if ours.lock is not None and not self.app.conf["task_always_eager"]:
             publish.check(self, ours, args, kwargs, {name: value for name, value in message.items() if name != "task_id"})
 

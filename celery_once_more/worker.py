@@ -179,10 +179,11 @@ class UniqueRequest(Request):
         queue = queues.delivered_from(self._app, delivery["exchange"], delivery["routing_key"])
         try:
             ticket = message_ticket(self._task, options, self._request_dict, self._args, self._kwargs, queue)
+            if ticket is None:
+                return None
+            _ = runtime(self._app).store
         except Exception:
             return None  # the child says it once more, where it can be seen
-        if ticket is None:
-            return None
         options = options_of(self._task, ticket)
         return Run(ticket, options, new_run_id(), bool(delivery["redelivered"]), answer=Answer(verdict="run"))
 

@@ -6,7 +6,7 @@ One process, no expiry of its own, an injected clock. Tokens are counted 1, 2, 3
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from celery_once_more.locks import PHASES, Answer, Holder, Lapsed, Reaped, Renew, Renewal
 from celery_once_more.locks import Held as Seen
@@ -158,21 +158,22 @@ class Model:
         return "done" if {ticket.done_member, ticket.spent_member} & self.memory else "none", 0, 0
 
     def holder(self, ticket: Ticket) -> Seen | None:
-        alive = [h for h in self._holders(ticket.digest) if h.until > self.clock()]
-        for phases in (ticket.lock.refuse_publish, ticket.lock.refuse_start):
-            for h in alive:
-                if h.phase in phases:
-                    return Seen(digest=ticket.digest, series=h.series, task_id=h.task_id, run=h.run, phase=PHASES[h.phase],
-                                remaining_ms=h.until - self.clock(), since=0, token=h.token, hop=h.hops[0])  # fmt: skip
+        alive = [held for held in map(self._as_swept, self._holders(ticket.digest)) if held]
+        over = [h for h in alive if 0 < h.stop <= self.clock()]
+        met = [h for h in alive if h.phase in ticket.lock.refuse_publish and h not in over]
+        for h in met or [h for h in alive if h.phase in ticket.lock.refuse_start]:
+            return Seen(digest=ticket.digest, series=h.series, task_id=h.task_id, run=h.run, phase=PHASES[h.phase],
+                        remaining_ms=h.until - self.clock(), since=0, token=h.token, hop=h.hops[0])  # fmt: skip
         return None
 
     def free(self, held: Seen) -> bool:
         for h in self._holders(held.digest):
-            if h.series == held.series and PHASES[h.phase] == held.phase and h.phase != "F" and h.until > self.clock():
-                if h.phase == "R" and h.run == held.run:
+            now = self._as_swept(h) if h.series == held.series else None
+            if now and PHASES[now.phase] == held.phase and now.phase != "F":
+                if now.phase == "R" and h.run == held.run:
                     h.phase, h.stop = "F", 0
                     return True
-                if h.phase != "R" and h.hops[0] == held.hop:
+                if now.phase != "R" and h.hops[0] == held.hop:
                     self._drop(held.digest, h)
                     return True
         return False
@@ -259,6 +260,11 @@ class Model:
             return False
         held.phase, held.until = "K", held.stop
         return True
+
+    def _as_swept(self, held: Held) -> Held | None:
+        """A copy of it, as a sweep would leave it."""
+        copy = replace(held, hops=[*held.hops])
+        return copy if held.until > self.clock() or self._kept(copy) else None
 
     def _sweep(self, digest: str, spare: Held | None) -> list[Held]:
         """Those that held until then."""

@@ -47,7 +47,7 @@ MUTANTS = {
     "release frees a lock that runs": ("release", "own[PHASE] ~= 'W'", "false"),
     "release ignores the hop": ("release", "own[HOPS][1] ~= tonumber(ARGV[3])", "false"),
     "finish remembers nothing": ("finish", "remember(KEYS[3]", "has({}, KEYS[3]"),
-    "a waiting holder is no hindrance to a publish": ("acquire", "among(rec[i], ARGV[7])", "among(rec[i], 'R')"),
+    "a waiting holder is no hindrance to a publish": ("acquire", "nil, ARGV[7], true)", "nil, 'R', true)"),
     "a lapsed holder is never freed": ("acquire", "sweep(rec)\n", "{}, false\n"),
     "the token stands still": ("start", "next_token(KEYS[3])", "tonumber(redis.call('GET', KEYS[3]) or next_token(KEYS[3]))"),
     "acquire does not recognise itself": (
@@ -62,7 +62,7 @@ MUTANTS = {
     "whoever asks frees a run": ("free", "if own[RUN] ~= ARGV[4] then return 0 end", ""),
     "the end of a run ends its period": ("finish", "if kept(own, true) then", "if false then"),
     "a lapse ends the period": ("acquire", "if not kept(h) then", "if true then"),
-    "a period is over when its run is": ("acquire", "rec[i][STOP] > 0 and rec[i][STOP] <= now", "false"),
+    "a period is over when its run is": ("acquire", "h[STOP] > 0 and h[STOP] <= now", "false"),
     "one runs at a time, whatever the limit": ("start", "if n >= tonumber(ARGV[6]) then", "if n >= 1 then"),
 }  # fmt: skip
 #: the lock in whose programs it shows

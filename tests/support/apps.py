@@ -15,11 +15,11 @@ def unique(app, function, **options):
 
 
 @contextmanager
-def working(app):
-    """``with working(app): …``: a worker in this process, whose pool is a thread of it."""
+def working(app, pool="solo", **options):
+    """``with working(app): …``: a worker in this process, whose pool is a thread of it, or ``pool="threads"``."""
     setup_logging.connect(_leave_logging_alone)
     try:
-        with start_worker(app, perform_ping_check=False, pool="solo", shutdown_timeout=60):
+        with start_worker(app, perform_ping_check=False, pool=pool, shutdown_timeout=60, **options):
             yield
     finally:
         setup_logging.disconnect(_leave_logging_alone)

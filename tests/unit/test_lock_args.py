@@ -4,11 +4,13 @@ import functools
 import operator
 
 import pytest
-from celery import Celery, shared_task
+from celery import Celery, shared_task, signals, states
 from pydantic import BaseModel
+from support.deliveries import deliver
 
-from celery_once_more import ArgumentsError, UniqueTask
+from celery_once_more import ArgumentsError, UniqueTask, current_lock
 from celery_once_more.run import fresh_ticket
+from celery_once_more.ticket import is_exempt
 
 
 def digest(task, *args, **kwargs):
@@ -188,6 +190,106 @@ def test_a_callable_that_raises_publishes_nothing_and_locks_nothing(task, store)
     with pytest.raises(ArgumentsError):
         settles.delay("a")
     assert store.acts == []
+
+
+UNSTABLE = {
+    "a set": {1, 2},
+    "an object": object(),
+    "nan": float("nan"),
+    "a generator": (i for i in "ab"),
+    "a function": settle,
+    "a class": type,
+    "two keys that are one": {1: "a", "1": "b"},
+}
+
+
+@pytest.mark.parametrize("returned", UNSTABLE.values(), ids=UNSTABLE.keys())
+def test_what_a_callable_returns_without_a_stable_form_publishes_nothing_and_locks_nothing(task, store, returned):
+    settles = task(settle, lock_args=lambda event_id, payload, retried: ["fine", returned])
+    with pytest.raises(ArgumentsError, match=r"argument lock_args\(…\)\[1\] has no stable JSON form") as caught:
+        settles.delay("a")
+    assert caught.value.task == "unit.settle"
+    with pytest.raises(ArgumentsError):
+        settles.once_more_check(("a",), {}, {})
+    assert store.acts == []
+
+
+class Breaks:
+    def __json__(self):
+        raise LookupError("no such row")
+
+
+def test_a_value_whose_own_json_form_raises_is_an_arguments_error_with_its_cause(task, store):
+    settles = task(settle)
+    with pytest.raises(ArgumentsError, match=r"argument payload\['row'\] has no stable JSON form: .*no such row") as caught:
+        settles.delay("a", {"row": Breaks()})
+    assert isinstance(caught.value.__cause__, LookupError)
+    assert store.acts == []
+
+
+# a callable that fails where nobody can be told: in a worker, for a message without a ticket
+
+
+FAILING = {
+    "it raises": lambda event_id, payload, retried: event_id + 1,
+    "it returns what has no stable form": lambda event_id, payload, retried: {event_id},
+}
+
+
+@pytest.mark.parametrize("lock_args", FAILING.values(), ids=FAILING.keys())
+def test_a_message_without_a_ticket_runs_without_a_lock_and_with_a_warning(task, store, caplog, lock_args):
+    ran = []
+
+    def body(event_id, payload=None, retried=False):
+        ran.append((event_id, bool(current_lock)))
+
+    assert deliver(task(body, lock_args=lock_args), "a") == states.SUCCESS
+    assert ran == [("a", False)]
+    assert store.acts == []
+    (warning,) = [r.getMessage() for r in caplog.records if "runs without a lock" in r.getMessage()]
+    assert warning.startswith("task unit.body[some id] runs without a lock: task 'unit.body': argument lock_args(…)")
+
+
+def test_a_retry_of_a_message_that_runs_without_a_lock_asks_for_none_either(app, task, store):
+    """It says so itself: its worker does not try again, and again warn of it."""
+    sent = []
+
+    def body(self, event_id):
+        raise self.retry(countdown=0)
+
+    def receive(headers, **_):
+        sent.append(headers)
+
+    signals.before_task_publish.connect(receive)
+    assert deliver(task(body, bind=True, lock_args=lambda event_id: event_id + 1), "a", args=("a",), kwargs={}) == states.RETRY
+    assert [is_exempt(headers["once_more"]) for headers in sent] == [True]
+    assert store.acts == []
+
+
+@pytest.mark.parametrize("lock_args", FAILING.values(), ids=FAILING.keys())
+def test_a_name_published_where_the_task_is_known_goes_without_a_ticket_and_with_a_warning(app, task, store, caplog, lock_args):
+    sent = []
+
+    def receive(headers, **_):
+        sent.append(headers)
+
+    settles = task(settle, lock_args=lock_args)
+    signals.before_task_publish.connect(receive)
+    app.send_task(settles.name, ("a",))
+    assert ["once_more" in headers for headers in sent] == [False]
+    assert store.acts == []
+    assert "published by name, goes without a ticket: task 'unit.settle': argument lock_args(…)" in caplog.text
+
+
+def test_a_message_with_a_ticket_does_not_ask_the_callable(task, store):
+    """What counts was decided by its publisher: a callable of newer code changes nothing for it."""
+    asked = []
+    settles = task(settle, lock_args=lambda event_id, payload, retried: asked.append(event_id) or event_id + 1)
+    header = fresh_ticket(settles, task(settle, name="unit.before").once_more, ("a",), {}, task_id="some id", queue="celery",
+                          series=5).to_header()  # fmt: skip
+    assert deliver(settles, "a", once_more=header) == states.SUCCESS
+    assert asked == []
+    assert store.names == ["start", "finish"]
 
 
 # kinds of tasks

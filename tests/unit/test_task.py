@@ -8,10 +8,10 @@ import pickle
 
 import pytest
 from celery import Celery, Task, signals, states
-from celery.app.trace import build_tracer
 from celery.contrib.django.task import DjangoTask
 from celery.result import AsyncResult, EagerResult
 from pydantic import BaseModel
+from support.deliveries import deliver
 
 from celery_once_more import DuplicateDropped, LockConflict, UniqueResult, UniqueTask, current_lock
 from celery_once_more import signals as ours
@@ -22,14 +22,6 @@ from celery_once_more.task import KEEPER
 HOLDER = Holder(task_id="holder", phase="running", remaining_ms=1000)
 DONE = Answer(verdict="done")
 CONFLICT = Answer(verdict="conflict", holder=HOLDER)
-
-
-def deliver(task, *args, task_id="some id", **request):
-    """One delivery, traced as a worker's child traces it -> the state that it ends in."""
-    delivery = {"exchange": "", "routing_key": "celery", "redelivered": False}
-    request = {"id": task_id, "task": task.name, "retries": 0, "delivery_info": delivery, "hostname": "h", **request}
-    told = build_tracer(task.name, task, app=task.app)(task_id, list(args), {}, request)
-    return told.info.state if told.info else states.SUCCESS
 
 
 # kinds of tasks, and what a project's own classes override

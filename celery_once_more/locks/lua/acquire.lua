@@ -10,11 +10,7 @@ local first, n
 if own then
   first, n = own, own[PHASE] == 'W' and own[HOPS][1] == hop and 0 or tonumber(ARGV[6])
 else
-  first, n = nil, 0
-  for i = 2, #rec do
-    local over = rec[i][STOP] > 0 and rec[i][STOP] <= now  -- it still runs, but its period is over
-    if among(rec[i], ARGV[7]) and not over then first, n = first or rec[i], n + 1 end
-  end
+  first, n = others(rec, nil, ARGV[7], true)
 end
 if n >= tonumber(ARGV[6]) then
   if changed then save(KEYS[1], KEYS[2], digest, rec) end

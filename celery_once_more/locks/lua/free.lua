@@ -4,7 +4,7 @@
 -- gives 1 if it was freed, else 0
 local rec = load(KEYS[1], '')
 local own, i = find(rec, tonumber(ARGV[2]))
-if not own or own[PHASE] ~= ARGV[3] or own[UNTIL] <= now then return 0 end
+if not own or (own[UNTIL] <= now and not kept(own)) or own[PHASE] ~= ARGV[3] then return 0 end
 if own[PHASE] == 'R' then
   if own[RUN] ~= ARGV[4] then return 0 end
   own[PHASE], own[STOP] = 'F', 0

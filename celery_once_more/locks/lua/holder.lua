@@ -3,8 +3,6 @@
 -- ARGV  phases that refuse a publish, phases that refuse a start
 -- gives {series, id, run, phase, ms left, since, token, newest hop} of the first in the way of a publish, else of a start; or nothing
 local rec = load(KEYS[1], '')
-for i = #rec, 2, -1 do
-  if rec[i][UNTIL] <= now then table.remove(rec, i) end
-end
-local h = others(rec, nil, ARGV[1]) or others(rec, nil, ARGV[2])
+sweep(rec)
+local h = others(rec, nil, ARGV[1], true) or others(rec, nil, ARGV[2])
 return h and {h[SERIES], h[ID], h[RUN], h[PHASE], h[UNTIL] - now, h[SINCE], h[TOKEN], h[HOPS][1]}

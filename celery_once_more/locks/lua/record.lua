@@ -81,12 +81,14 @@ local function among(h, phases)
   return string.find(phases, h[PHASE], 1, true) ~= nil
 end
 
--- The first holder but `own` in one of `phases`, and how many there are.
-local function others(rec, own, phases)
+-- The first holder but `own` in one of `phases`, and how many there are; for a publish, one that runs beyond the end of its
+-- period does not count.
+local function others(rec, own, phases, publish)
   local first, n = nil, 0
   for i = 2, #rec do
     local h = rec[i]
-    if h ~= own and among(h, phases) then first, n = first or h, n + 1 end
+    local over = publish and h[STOP] > 0 and h[STOP] <= now
+    if h ~= own and among(h, phases) and not over then first, n = first or h, n + 1 end
   end
   return first, n
 end
