@@ -23,6 +23,7 @@ SAYS = {
     "lock_lost": {"reason"},
     "lock_reaped": {"phase"},
     "task_redelivered": {"decision"},
+    "task_rescheduled": {"side", "countdown", "tries"},
     "store_unavailable": {"act", "error"},
 }
 
@@ -83,8 +84,8 @@ def floor(shop, clean_redis):
 def start(start_worker):
     """``start("-c", "2", SHOP_MUTANT="…")`` -> the process of a worker of ``shop_gated``, ready."""
 
-    def start(*options, ready=True, **env):
-        return start_worker(*options, ready=ready, app="shop_gated", env=env).container
+    def start(*options, ready=True, app="shop_gated", **env):
+        return start_worker(*options, ready=ready, app=app, env=env).container
 
     return start
 

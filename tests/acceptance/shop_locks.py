@@ -1,0 +1,64 @@
+"""More of the shop: tasks under each of the five locks, for ``celery -A shop_locks``."""
+
+from shop import LATE, app, witness
+from shop_gated import gates
+
+from celery_once_more import LockConflict, LockLost, UniqueTask, current_lock
+from celery_once_more.lock_types import LOCK_TYPES
+
+__all__ = ["app"]
+
+#: seconds that nobody waits for
+LONG = 3600
+
+
+def _gated(self, key, end="success"):
+    """Run until the test opens ``key:n``, n = 1 for the first run of this key; then end as asked: run 1 does, others succeed."""
+    n = witness.redis.incr(f"runs:{key}")
+    with witness.run(key, n=n, task_id=self.request.id, retries=self.request.retries, token=current_lock.fencing_token):
+        gates.wait(f"{key}:{n}")
+        witness.say("gone through", key, n=n, lost=_lost())
+    if end == "failure" and n == 1:
+        raise ValueError(key)
+    if end == "retry" and n == 1:
+        raise self.retry(countdown=LONG)
+    if end == "retry at once" and n == 1:
+        raise self.retry(countdown=0, max_retries=1)
+    return key
+
+
+def _lost():
+    """What ``current_lock.check()`` says of the lock."""
+    try:
+        current_lock.check()
+    except LockLost as exc:
+        return str(exc)
+    return None
+
+
+def _task(name, lock, **options):
+    options = {"bind": True, "base": UniqueTask, "lock": lock, "lock_args": ["key"], **LATE} | options
+    return app.task(name=f"shop_locks.{name}", **options)(_gated)
+
+
+#: seconds after which a rescheduled message of these tasks asks again
+SOON = 0.2
+AT_START = {lock.name: {"reschedule_countdown": SOON} for lock in LOCK_TYPES.values() if lock.at_start}
+#: a task for each lock, as the lock's name alone makes it
+by_lock = {name: _task(name, name, lock_ttl=LONG if lock.kept else None, **AT_START.get(name, {}))
+           for name, lock in LOCK_TYPES.items()}  # fmt: skip
+
+# -- the server strategies of the two locks that a start may find taken --
+
+logs = {name: _task(f"{name}_logs", name, on_conflict={"server": "log"}) for name in AT_START}
+raises = {name: _task(f"{name}_raises", name, on_conflict={"server": "raise"}) for name in AT_START}
+insists = {
+    name: _task(f"{name}_insists", name, on_conflict={"server": "raise"}, autoretry_for=(LockConflict,),
+                retry_kwargs={"countdown": SOON, "max_retries": 1000})
+    for name in AT_START
+}  # fmt: skip
+
+while_executing_early = _task("while_executing_early", "while_executing", acks_late=False, reject_on_worker_lost=None,
+                              **AT_START["while_executing"])  # fmt: skip
+retries_never = _task("retries_never", "while_executing", max_retries=0, **AT_START["while_executing"])
+reschedules_late = _task("reschedules_late", "while_executing", reschedule_countdown=600)
