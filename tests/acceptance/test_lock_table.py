@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from celery import signals
-from celery.exceptions import TaskRevokedError
 from support import held, results
 from support.broker import Broker
 from support.gates import Gates
@@ -93,13 +92,12 @@ class Calls:
         assert self.broker.find(self.first.id, retries=1)
 
     def is_revoked(self):
-        """The worker discards it when it arrives."""
-        control, there = self.shop.app.control, [self.worker.hostname()]
-        control.revoke(self.key, destination=there, reply=True, timeout=30)
+        """The worker discards it when it arrives, and is done with that when it hands on the one behind it."""
+        self.shop.app.control.revoke(self.key, destination=[self.worker.hostname()], reply=True, timeout=30)
         self.first = self.publish(task_id=self.key)
-        with pytest.raises(TaskRevokedError):
-            self.first.get(timeout=30)
-        assert control.ping(destination=there, timeout=30)  # answered by who frees the lock, so after that
+        self.gates.open(f"{self.key}, behind:1")
+        assert self.task.delay(f"{self.key}, behind").get(timeout=30)
+        assert (self.first.state, self.runs()) == ("REVOKED", [])
 
     def outlasts_its_period(self):
         self.ends(lock_ttl=PERIOD_S)
