@@ -1,5 +1,7 @@
 """More of the shop: tasks under each of the five locks, for ``celery -A shop_locks``."""
 
+import time
+
 from shop import LATE, app, witness
 from shop_gated import gates
 
@@ -62,3 +64,21 @@ while_executing_early = _task("while_executing_early", "while_executing", acks_l
                               **AT_START["while_executing"])  # fmt: skip
 retries_never = _task("retries_never", "while_executing", max_retries=0, **AT_START["while_executing"])
 reschedules_late = _task("reschedules_late", "while_executing", reschedule_countdown=600)
+
+# -- many calls at once --
+
+
+@app.task(bind=True, base=UniqueTask, lock="until_and_while_executing", lock_args=["key"], reschedule_countdown=0.05, **LATE)
+def crowded(self, key, n):
+    """Take a moment, or as long as the test holds all of them back; by its end it has taken a step."""
+    with witness.run(key, n=n, task_id=self.request.id):
+        gates.wait("crowd")
+        time.sleep(0.03)
+        return n
+
+
+@app.task(bind=True, base=UniqueTask, lock="while_executing", lock_args=["key"], lock_limit=3, reschedule_countdown=0.1, **LATE)
+def limited(self, key, n):
+    with witness.run(key, n=n, task_id=self.request.id):
+        time.sleep(0.2)
+        return n
