@@ -82,3 +82,8 @@ def limited(self, key, n):
     with witness.run(key, n=n, task_id=self.request.id):
         time.sleep(0.2)
         return n
+
+
+@app.task
+def collect(results):
+    return results
