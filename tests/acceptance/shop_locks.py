@@ -87,3 +87,12 @@ def limited(self, key, n):
 @app.task
 def collect(results):
     return results
+
+
+@app.task(bind=True, base=UniqueTask, lock="until_expired", lock_ttl=3)
+def periodic(self):
+    """Say when, on the store's clock, and when the period of this call ends, by its ticket; in milliseconds."""
+    seconds, microseconds = witness.redis.time()
+    at_ms, stop = seconds * 1000 + microseconds / 1000, self.request.get("once_more")["stop"]
+    with witness.run("periodic", task_id=self.request.id, at_ms=at_ms, stop=stop):
+        pass

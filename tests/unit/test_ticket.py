@@ -255,3 +255,15 @@ def test_each_run_has_an_id_of_its_own():
 def test_a_ticket_is_frozen():
     with pytest.raises(dataclasses.FrozenInstanceError):
         GOOD.hop = 1
+
+
+def test_only_what_was_not_let_in_yet_meets_a_strategy():
+    """A retry of a run that was refused still does; one of a run that was let in is put off instead, whatever its lock."""
+    both = dataclasses.replace(GOOD, lock=LOCK_TYPES["until_and_while_executing"])
+    ran = dataclasses.replace(both, ran=True)
+    assert both.meets_strategy
+    assert both.at_hop(2).meets_strategy
+    assert not ran.meets_strategy
+    assert dataclasses.replace(ran, admitted=False).meets_strategy
+    assert not GOOD.meets_strategy
+    assert reads(ran.to_header()) == ran
