@@ -135,8 +135,9 @@ def test_a_rescheduled_message_is_the_same_but_for_its_eta_and_spends_no_retries
     occupied(task)
     other = shop_locks.limited
     options = {"expires": 6000, "time_limit": 60, "soft_time_limit": 50, "shadow": "shown", "priority": 3,
-               "headers": {"trace": "abc"}, "root_id": "root", "parent_id": "parent", "link_error": other.si("error", 0)}  # fmt: skip
-    second = task.apply_async(("a", "retry at once"), link=other.si("linked", 1), **options)
+               "headers": {"trace": "abc"}, "root_id": "root", "parent_id": "parent"}  # fmt: skip
+    links = {"link": other.si("linked", 1), "link_error": other.si("error", 0)}
+    second = task.apply_async(("a", "retry at once"), **options, **links)
     before, after = sent_away(second, 1), sent_away(second, 3)
     plain = body(before)
     assert body(after)[:2] == plain[:2] == [["a", "retry at once"], {}]
