@@ -104,7 +104,10 @@ def test_with_raise_a_second_run_fails_and_what_it_waited_with_is_free_again(flo
     assert (conflict.value.holder, conflict.value.digest, second.state) == (first.id, held.digest(task, "a"), "FAILURE")
     eventually(lambda: not floor.broker.find(second.id), what="the acknowledgement")
     assert [(holder.task_id, holder.phase) for holder in held.holders(task, "a")] == [(first.id, "R")]
-    assert not task.delay("a").duplicate
+    third = task.delay("a")
+    assert not third.duplicate
+    with pytest.raises(LockConflict):
+        third.get(timeout=30)
     floor.gates.open("a:1")
     assert first.get(timeout=30) == "a"
     floor.settled()
