@@ -57,7 +57,8 @@ def publish(task: Task, options: Options, send: Callable[..., Any], args: Any, k
         return _ask(call, ticket)
     run = again.run
     if run is not None and run.holds and again.task_id == call.task_id and ticket.digest == run.ticket.digest:
-        return carry.move_on(call, run.ticket, run)
+        assert run.retry_ticket is not None
+        return carry.move_on(call, run.retry_ticket, run)
     return _ask(call, ticket, must_run=True)
 
 

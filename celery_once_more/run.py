@@ -61,8 +61,8 @@ class Run:
     @property
     def retry_ticket(self) -> Ticket | None:
         """What a retry of this run carries on; ``None`` where it has nothing to carry: it was not let in."""
-        if self.holds:
-            return replace(self.ticket, admitted=True, known=True)
+        if self.holds or (self.unlocked and self.ticket.known):
+            return replace(self.ticket, admitted=True, known=True, ran=True)
         return self.ticket if self.ticket.known else None
 
 

@@ -45,6 +45,8 @@ class Ticket:
     admitted: bool = True
     #: the message came with it; else it was made up for a message that had none, the same at every delivery
     known: bool = True
+    #: the call has run: its retries are its own, and never meet a strategy
+    ran: bool = False
     #: end of the lock's period in ms on the store's clock; 0: it has none, or the publish did not ask the store
     stop: int = 0
     #: options of this one call that its worker needs
@@ -62,16 +64,16 @@ class Ticket:
             return str((self.series << HOP_BITS) + self.hop + 1)
         return f"{self.series}:{self.hop}"
 
-    @property
-    def meets_strategy(self) -> bool:
-        """At its start, another call in the way is a conflict; else it is put off."""
-        return not self.admitted or (self.lock.at_start and self.hop == 0)
+    def meets_strategy(self, *, redelivered: bool) -> bool:
+        """At its start, another call in the way is a conflict; else, and where it may have run before, it is put off."""
+        asks = not self.admitted or self.lock.at_start
+        return asks and not self.ran and not (redelivered and self.known)
 
     def at_hop(self, hop: int) -> Ticket:
         return replace(self, hop=hop)
 
     def to_header(self) -> dict[str, Any]:
-        more = {"stop": self.stop, "admitted": self.admitted, "said": dict(self.said)}
+        more = {"stop": self.stop, "admitted": self.admitted, "ran": self.ran, "said": dict(self.said)}
         return {name: value for name, value in more.items() if value != _USUAL[name]} | {
             "v": VERSION,
             "task": self.task,
@@ -86,7 +88,7 @@ class Ticket:
 
 
 #: what a header need not say
-_USUAL: dict[str, Any] = {"stop": 0, "admitted": True, "said": {}}
+_USUAL: dict[str, Any] = {"stop": 0, "admitted": True, "ran": False, "said": {}}
 #: the header of a call that was published with ``lock=None``: its run asks nothing
 EXEMPT: dict[str, Any] = {"v": VERSION, "lock": None}
 
@@ -141,6 +143,7 @@ def _read(header: Any, task: str, task_id: str) -> Ticket:
         hop=_whole(header, "hop", 0, 1 << 52),
         queue=header["queue"] if isinstance(header["queue"], str) else None,
         admitted=header.get("admitted", True) is True,
+        ran=header.get("ran", False) is True,
         stop=_whole(header, "stop", 0, 1 << 53) if "stop" in header else 0,
         said=_mapping(header, "said"),
     )

@@ -62,7 +62,7 @@ class RedisStore:
     def start(self, ticket: Ticket, *, run: str, lease_ms: int, redelivered: bool, period_ms: int = 0) -> Answer:
         argv = (*_identity(ticket), ticket.lock.limit, _refuse_start(ticket), run, lease_ms,
                 ticket.done_member, ticket.spent_member, int(ticket.known), int(redelivered),
-                "conflict" if ticket.meets_strategy else "held", ticket.stop, period_ms)  # fmt: skip
+                "conflict" if ticket.meets_strategy(redelivered=redelivered) else "held", ticket.stop, period_ms)  # fmt: skip
         keys = (*self._indexed(ticket), self.keys.token(ticket.digest), *self.keys.done(ticket.digest))
         return _answer(ticket, self._run("start", keys, argv))
 

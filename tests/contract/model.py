@@ -85,7 +85,7 @@ class Model:
         phases = ticket.lock.refuse_start if ticket.admitted else ticket.lock.refuse_unadmitted
         in_the_way = self._others(ticket, own, phases)
         if len(in_the_way) >= ticket.lock.limit:
-            verdict = "conflict" if ticket.meets_strategy else "held"
+            verdict = "conflict" if ticket.meets_strategy(redelivered=redelivered) else "held"
             return Answer(verdict=verdict, holder=self._seen(in_the_way[0]), lapsed=lapsed)
         if not known:
             self.memory -= {ticket.done_member, ticket.spent_member}

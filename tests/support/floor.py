@@ -1,7 +1,8 @@
 """pytest fixtures round ``shop_gated``: the shop floor as a test sees it, and a worker that lives as long as a test module.
 
 ``pytest_plugins = ["support.floor"]`` in a test module. Either all of its tests use ``living``, and ``CONF`` and ``WORKER`` say
-with which settings, options and environment (the tests need ``pytest.mark.conf(**CONF)`` too); or none does.
+with which settings, options and environment (the tests need ``pytest.mark.conf(**CONF)`` too), and ``APP`` of which app; or
+none does.
 """
 
 import json
@@ -23,6 +24,7 @@ SAYS = {
     "lock_lost": {"reason"},
     "lock_reaped": {"phase"},
     "task_redelivered": {"decision"},
+    "task_rescheduled": {"side", "countdown", "tries"},
     "store_unavailable": {"act", "error"},
 }
 
@@ -83,8 +85,8 @@ def floor(shop, clean_redis):
 def start(start_worker):
     """``start("-c", "2", SHOP_MUTANT="…")`` -> the process of a worker of ``shop_gated``, ready."""
 
-    def start(*options, ready=True, **env):
-        return start_worker(*options, ready=ready, app="shop_gated", env=env).container
+    def start(*options, ready=True, app="shop_gated", **env):
+        return start_worker(*options, ready=ready, app=app, env=env).container
 
     return start
 
@@ -93,7 +95,8 @@ def start(start_worker):
 def _life(request, shop_env, redis_server):
     options, env = request.module.WORKER
     env = {"SHOP_CONF": json.dumps(request.module.CONF), **env}
-    process = WorkerProcess(*options, app="shop_gated", name=request.module.__name__.rpartition(".")[2], env=env)
+    app = getattr(request.module, "APP", "shop_gated")
+    process = WorkerProcess(*options, app=app, name=request.module.__name__.rpartition(".")[2], env=env)
     process.ready()
     yield process
     process.teardown()

@@ -44,11 +44,15 @@ def digest(task, *args, **kwargs):
     return fresh_ticket(task, task.once_more, args, kwargs, task_id="", queue=queue, series=0).digest
 
 
+def now_ms(task):
+    """On the store's clock."""
+    seconds, microseconds = runtime(task.app).store.client.time()
+    return seconds * 1000 + microseconds / 1000
+
+
 def holders(task, *args, **kwargs):
     """Those whose deadline has not passed; there is one at most, or this is no ``until_executed`` lock between two runs."""
-    store = runtime(task.app).store
-    seconds, microseconds = store.client.time()
-    now = seconds * 1000 + microseconds / 1000
+    store, now = runtime(task.app).store, now_ms(task)
     _, *raw = store.client.eval(UNPACK, 1, store.keys.record(digest(task, *args, **kwargs)))
     return [
         Holder(series, task_id.decode(), run.decode(), phase.decode(), until, (until - now) / 1000, token, hops)

@@ -3,7 +3,8 @@
 ``SHOP_KILLS=1``: it dies where ``kills.py`` is armed. ``SHOP_MUTANT=name``: without one rule (``mutants.py``).
 ``SHOP_WITHOUT=signal``: without the package's receiver of that signal. ``SHOP_SIGNALS=tell``: the package's own signals go to
 the witness; ``SHOP_SIGNALS=raise``: there, and then every receiver raises. ``SHOP_SLOW_BEAT=1``: each beat of the keeper imports
-a module that takes its time, as a first import or the resolution of a name may.
+a module that takes its time, as a first import or the resolution of a name may. ``SHOP_REFUSE=1``: its publishes fail for as
+long as the witness has the key ``broker takes nothing``; it can still read, acknowledge and give back.
 """
 
 import importlib
@@ -12,6 +13,7 @@ import sys
 from functools import partial
 
 from celery import signals as celery_signals
+from kombu.transport.redis import Channel
 
 from celery_once_more import signals
 from celery_once_more.keeper import Keeper
@@ -28,6 +30,8 @@ def install(app, witness, gates):
         celery_signals.worker_process_init.connect(partial(_disconnect, witness), weak=False)
     if os.environ.get("SHOP_SLOW_BEAT"):
         _slow_down_beats(witness)
+    if os.environ.get("SHOP_REFUSE"):
+        _refuse_publishes(witness)
     if os.environ.get("SHOP_SIGNALS"):
         tell_all(witness, raising=os.environ["SHOP_SIGNALS"] == "raise")
 
@@ -57,6 +61,17 @@ def _slow_down_beats(witness):
         beat(self)
 
     Keeper.beat = import_and_beat
+
+
+def _refuse_publishes(witness):
+    put = Channel._put
+
+    def refuse_or_put(self, *args, **kwargs):
+        if witness.redis.exists("broker takes nothing"):
+            raise ConnectionError("the broker takes nothing")
+        return put(self, *args, **kwargs)
+
+    Channel._put = refuse_or_put
 
 
 def import_slowly():

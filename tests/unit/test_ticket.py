@@ -255,3 +255,23 @@ def test_each_run_has_an_id_of_its_own():
 def test_a_ticket_is_frozen():
     with pytest.raises(dataclasses.FrozenInstanceError):
         GOOD.hop = 1
+
+
+def test_only_what_was_not_let_in_yet_meets_a_strategy():
+    """A retry of a run that was refused still does. One of a run that was let in, and a redelivered message, which may have run,
+    are put off instead, whatever their lock.
+    """
+
+    def meets(ticket, redelivered=False):
+        return ticket.meets_strategy(redelivered=redelivered)
+
+    both = dataclasses.replace(GOOD, lock=LOCK_TYPES["until_and_while_executing"])
+    ran = dataclasses.replace(both, ran=True)
+    assert meets(both)
+    assert meets(both.at_hop(2))
+    assert meets(dataclasses.replace(GOOD, admitted=False))
+    assert not meets(ran)
+    assert not meets(both, redelivered=True)
+    assert not meets(GOOD)
+    assert meets(dataclasses.replace(both, known=False, admitted=False), redelivered=True), "nobody knows whose it is"
+    assert reads(ran.to_header()) == ran
