@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from operator import itemgetter
 from typing import Any
 
 from celery import Celery, Task
@@ -122,8 +123,9 @@ def _found(app: Celery, exchange: Any, routing_key: str | None) -> Queue | None:
         for source, pattern in _bindings(queue):
             kind = _type(source)
             if (kind != "direct" if delayed else source.name == name) and _fits(kind, pattern, key, delayed):
-                fitting.append((pattern != key, pattern.count("#"), pattern.count("*"), str(queue.name), queue))
-    return min(fitting, key=lambda found: found[:-1])[-1] if fitting else None
+                wild = pattern.count("#"), pattern.count("*"), -pattern.count(".")
+                fitting.append(((pattern != key, wild, str(queue.name)), queue))
+    return min(fitting, key=itemgetter(0))[1] if fitting else None
 
 
 def _bindings(queue: Queue) -> Iterator[tuple[Any, str]]:
