@@ -30,13 +30,13 @@ class Crossroads:
 
     def running(self, key, n=1):
         """Wait until run ``n`` of a key has begun."""
-        return eventually(lambda: (runs := self.runs(key)) and len(runs) >= n and runs, within=60, what=f"run {n} of {key}")
+        return eventually(lambda: (runs := self.runs(key)) and len(runs) >= n and runs, within=20, what=f"run {n} of {key}")
 
     def over(self, key, *results, runs):
         """Let all runs through: each result is the key, and so many ran, never two at once."""
         for n in range(1, runs + 1):
             self.gates.open(f"{key}:{n}")
-        assert [result.get(timeout=60) for result in results] == [key] * len(results)
+        assert [result.get(timeout=20) for result in results] == [key] * len(results)
         eventually(lambda: self.witness.count("end", key) == runs)
         assert len(self.runs(key)) == runs
 
