@@ -98,7 +98,8 @@ class ByManagement(Host):
         self._ask("DELETE", f"vhosts/{self.name}")
 
     def _ask(self, method, path, body=None):
-        request = urllib.request.Request(f"http://127.0.0.1:{MANAGEMENT}/api/{path}", json.dumps(body or {}).encode(), method=method)
+        url = f"http://127.0.0.1:{MANAGEMENT}/api/{path}"
+        request = urllib.request.Request(url, json.dumps(body or {}).encode(), method=method)
         request.add_header("Authorization", "Basic " + base64.b64encode(b"guest:guest").decode())
         request.add_header("Content-Type", "application/json")
         with urllib.request.urlopen(request, timeout=10) as answer:
