@@ -33,7 +33,9 @@ def build(**conf):
 def stranger(**conf):
     """An app that knows the queues and none of the tasks."""
     app = Celery("crossroads", broker=f"{REDIS}/0", backend=f"{REDIS}/1", set_as_current=False)
-    app.conf.update(once_more_redis_url=f"{REDIS}/2", task_default_queue="astray", worker_prefetch_multiplier=1, result_expires=600)
+    app.conf.update(
+        once_more_redis_url=f"{REDIS}/2", task_default_queue="astray", worker_prefetch_multiplier=1, result_expires=600
+    )
     app.conf.update(conf)
     return app
 
