@@ -57,8 +57,8 @@ app.conf.task_annotations = {f"paths.annotated.{lock}": options for lock, option
 for lock, options in LOCKS.items():
     for function in (called, retried, replaced):
         app.task(name=f"paths.{function.__name__}.{lock}", shared=False, **COMMON, **options)(function)
-    app.task(name=f"paths.autoretried.{lock}", autoretry_for=(ConnectionError,), retry_kwargs={"countdown": 0}, shared=False, **COMMON,
-             **options)(autoretried)  # fmt: skip
+    app.task(name=f"paths.autoretried.{lock}", autoretry_for=(ConnectionError,), retry_kwargs={"countdown": 0}, shared=False,
+             **COMMON, **options)(autoretried)  # fmt: skip
     app.task(name=f"paths.annotated.{lock}", shared=False, **COMMON)(annotated)
     shared_task(name=f"paths.shared.{lock}", **COMMON, **options)(shared)
 
