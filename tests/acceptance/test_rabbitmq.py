@@ -20,7 +20,8 @@ def roads(shop_env, redis_server, rabbitmq):
     redis_server.client(0).flushall()
     import crossroads
 
-    conf = {"broker_url": rabbitmq.url, "task_queues": QUEUES, "once_more_lease": 5}
+    # a default queue to which a delayed message can go astray: not so with a direct exchange
+    conf = {"broker_url": rabbitmq.url, "task_queues": QUEUES, "once_more_lease": 5, "task_default_exchange_type": "topic"}
     roads = Crossroads(crossroads, conf, QUEUES)
     roads.start_worker("rabbit", concurrency=4)
     yield roads
