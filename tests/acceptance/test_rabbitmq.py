@@ -13,6 +13,8 @@ QUEUES = {
     "more": {"exchange": "news", "exchange_type": "topic", "routing_key": "more.*", "queue_arguments": QUORUM},
     "steady": {"exchange": "steady", "exchange_type": "direct", "routing_key": "steady", "queue_arguments": QUORUM},
 }
+#: the default queue, which nobody reads; a delayed message can go astray to it, as it has no direct exchange
+ASTRAY = {"astray": {"exchange": "astray", "exchange_type": "topic", "routing_key": "astray"}}
 
 
 @pytest.fixture(scope="module")
@@ -20,8 +22,7 @@ def roads(shop_env, redis_server, rabbitmq):
     redis_server.client(0).flushall()
     import crossroads
 
-    # a default queue to which a delayed message can go astray: not so with a direct exchange
-    conf = {"broker_url": rabbitmq.url, "task_queues": QUEUES, "once_more_lease": 5, "task_default_exchange_type": "topic"}
+    conf = {"broker_url": rabbitmq.url, "task_queues": QUEUES | ASTRAY, "once_more_lease": 5}
     roads = Crossroads(crossroads, conf, QUEUES)
     roads.start_worker("rabbit", concurrency=4)
     yield roads
