@@ -34,11 +34,6 @@ class Call:
         return runtime(self.task.app)
 
     @property
-    def follows(self) -> bool:
-        """A worker publishes it for a task that is over: the next step of a chain, a callback, a chord's body."""
-        return bool(self.task.app.current_worker_task) and ("root_id" in self.message or "parent_id" in self.message)
-
-    @property
     def eta_s(self) -> float:
         return self.runtime.seconds_until(self.message.get("countdown") or self.message.get("eta")) or 0.0
 

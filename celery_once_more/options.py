@@ -35,7 +35,7 @@ DEFAULTS: dict[str, Any] = {
     "strict_args": False,
 }
 #: options of a call that its worker must know: they travel in the ticket
-IN_WORKER = ("on_conflict", "lock_lease", "lock_queue_lease", "reschedule_countdown", "on_outage")
+IN_WORKER = ("on_conflict", "lock_ttl", "lock_lease", "lock_queue_lease", "reschedule_countdown", "on_outage")
 #: options that only some locks have
 _FITS = {
     "lock_ttl": "until_expired",
@@ -121,6 +121,7 @@ class Options:
         return replace(
             self,
             lock=lock,
+            ttl=(lock.kept and checks.duration(who, "lock_ttl", given["lock_ttl"])) or 0.0,
             server=checks.strategies(who, given["on_conflict"], lock)[1],
             lease=checks.duration(who, "lock_lease", given["lock_lease"]),
             queue_lease=checks.duration(who, "lock_queue_lease", given["lock_queue_lease"]),

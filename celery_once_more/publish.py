@@ -15,7 +15,7 @@ from typing import Any
 from celery import Task
 from celery.utils import uuid
 
-from celery_once_more import carry, conflict, queues, report, strict_args
+from celery_once_more import carry, conflict, queues, report
 from celery_once_more.call import Call
 from celery_once_more.exceptions import ArgumentsError, StoreUnavailable
 from celery_once_more.locks import Answer
@@ -40,8 +40,6 @@ def publish(task: Task, options: Options, send: Callable[..., Any], args: Any, k
     call = Call(task=task, options=options, args=args or (), kwargs=kwargs or {}, task_id=task_id or uuid(),
                 message=message, send=send)  # fmt: skip
     again = reentry()
-    if options.strict and again is None:
-        strict_args.check(call)
     if again is not None and again.why != "replace":
         if again.task_id == call.task_id:
             return carry.carry_on(call, again)
@@ -67,16 +65,12 @@ def check(task: Task, options: Options, args: Any, kwargs: Any, message: dict[st
     """Raise what is wrong with a call that is to be published later; no service is asked.
 
     Raises:
-        ArgumentsError: an argument that counts has no stable JSON form, or ``strict_args`` refuses one.
+        ArgumentsError: an argument that counts has no stable JSON form.
         ConfigurationError: nobody can say where the locks live.
         celery.exceptions.QueueNotFound: as for a publish.
     """
     call = Call(task=task, options=options, args=args or (), kwargs=kwargs or {}, task_id="",
                 message=_without_old_tickets(dict(message)), send=task.apply_async)  # fmt: skip
-    if options.strict:
-        strict_args.check(call)
-    if options.lock is None:
-        return
     _ = call.runtime.store  # made here, if nothing has until now
     try:
         _ticket(call)

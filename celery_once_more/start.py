@@ -124,6 +124,8 @@ def _pass(task: Task) -> None:
         put_off(task, run, answer.holder.remaining_ms / 1000)
     elif answer.verdict == "held":
         report.reaped(answer.lapsed)
+        if run.ticket.lock.at_start:  # its lock is often busy, and soon free again: no reason to wait for a lease
+            conflict.reschedule_start(task, run, answer.holder)
         report.conflict(run.ticket, answer.holder, "server", "put off: it was admitted")
         put_off(task, run, answer.holder.remaining_ms / 1000)
     elif answer.holder.task_id == run.ticket.task_id:  # the result under this id is the holder's to write

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import date, time
 from typing import Any
 from uuid import UUID
 
+from celery import Task
+
 from celery_once_more import digest
-from celery_once_more.call import Call
 from celery_once_more.exceptions import ArgumentsError
 
 logger = logging.getLogger(__name__)
@@ -28,24 +29,25 @@ _ADVICE = (
 )
 
 
-def check(call: Call) -> None:
+def check(task: Task, args: Any, kwargs: Any, message: Mapping[str, Any]) -> None:
     """Refuse what does not fit.
 
     Raises:
         ArgumentsError: an argument is no str, int, bool, None, UUID, date, nor a flat list of these, or is too long.
     """
-    wrong = _first_wrong(call)
+    wrong = _first_wrong(task, args or (), kwargs or {})
     if wrong is None:
         return
-    error = ArgumentsError(call.task.name, *wrong)
-    if not call.follows:
+    error = ArgumentsError(task.name, *wrong)
+    follows = "root_id" in message or "parent_id" in message
+    if not (follows and task.app.current_worker_task):
         raise error
-    logger.warning("task %s[%s]: %s", call.task.name, call.task_id, error)
+    logger.warning("%s; it is published all the same, by a worker that goes on with a canvas", error)
 
 
-def _first_wrong(call: Call) -> tuple[str, str] | None:
+def _first_wrong(task: Task, args: Any, kwargs: Any) -> tuple[str, str] | None:
     try:
-        bound = digest.bind(call.task.once_more_signature(), call.args, call.kwargs)
+        bound = digest.bind(task.once_more_signature(), args, kwargs)
     except TypeError:  # Celery says so itself
         return None
     for name, value in _each(bound):

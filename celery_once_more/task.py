@@ -11,7 +11,7 @@ from celery import Celery, Task, signals
 from celery.exceptions import Reject
 from celery.utils.imports import symbol_by_name
 
-from celery_once_more import attach, carry, end, info, publish, queues, reaper, start
+from celery_once_more import attach, carry, end, info, publish, queues, reaper, start, strict_args
 from celery_once_more.info import LockInfo
 from celery_once_more.options import Options
 from celery_once_more.outgoing import Reentry, reentering, reentry
@@ -79,7 +79,8 @@ class UniqueTask(Task):
 
         Raises:
             LockConflict: it is a duplicate, and the strategy is ``raise``.
-            ArgumentsError: an argument that counts has no stable JSON form; nothing is published or locked.
+            ArgumentsError: an argument that counts has no stable JSON form, or ``strict_args`` refuses one; nothing is published
+                or locked.
             ConfigurationError: an option given with the call is wrong.
             StoreUnavailable: the lock store did not answer, and ``on_outage`` is ``raise``.
         """
@@ -89,7 +90,9 @@ class UniqueTask(Task):
         def send(**more: Any) -> Any:
             return super(UniqueTask, self).apply_async(args, kwargs, **more)
 
-        plain = ours.lock is None and self.once_more.lock is None and not ours.strict and reentry() is None
+        if ours.strict and reentry() is None:
+            strict_args.check(self, args, kwargs, message)
+        plain = ours.lock is None and self.once_more.lock is None and reentry() is None
         if plain or self.app.conf["task_always_eager"]:
             return send(task_id=task_id, **message)
         return publish.publish(self, ours, send, args, kwargs, task_id, message)
@@ -102,7 +105,9 @@ class UniqueTask(Task):
         """
         self._get_app()
         ours, message = self.once_more.for_call(self, dict(options))
-        if (ours.lock is not None or ours.strict) and not self.app.conf["task_always_eager"]:
+        if ours.strict:
+            strict_args.check(self, args, kwargs, message)
+        if ours.lock is not None and not self.app.conf["task_always_eager"]:
             publish.check(self, ours, args, kwargs, {name: value for name, value in message.items() if name != "task_id"})
 
     def retry(self, *args: Any, throw: bool = True, **options: Any) -> Any:

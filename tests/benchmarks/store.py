@@ -12,6 +12,7 @@ import redis
 from measure import Row, commands, interleaved
 
 from celery_once_more.lock_types import LOCK_TYPES
+from celery_once_more.locks import Renew
 from celery_once_more.locks.keys import BUCKETS
 from celery_once_more.locks.redis import RedisStore
 from celery_once_more.locks.scripts import script
@@ -57,7 +58,7 @@ def timed(server, store, rounds):
         "acquire": lambda n: [partial(store.acquire, a_ticket(), wait_ms=DAY_MS) for _ in range(n)],
         "refused": lambda n: [partial(store.acquire, replace(t, series=t.series ^ 1), wait_ms=DAY_MS) for t in waiting(n)],
         "start": lambda n: [partial(start, ticket, new_run_id()) for ticket in waiting(n)],
-        "renew": lambda n: [partial(store.renew, [(t, run, True)], lease_ms=LEASE_MS) for t, run in running(n)],
+        "renew": lambda n: [partial(store.renew, [Renew(ticket=t, run=run, lease_ms=LEASE_MS)]) for t, run in running(n)],
         "finish": lambda n: [partial(store.finish, t, run=run) for t, run in running(n)],
         "run": lambda n: [partial(two_trips, ticket, new_run_id()) for ticket in waiting(n)],
     }  # fmt: skip
@@ -114,7 +115,7 @@ def _at_once(client, act, calls):
 
 def hold(client, n, *, wait_ms=DAY_MS):
     tickets = [a_ticket() for _ in range(n)]
-    many(client, "acquire", [b"admitted", []], ((ticket, {"wait_ms": wait_ms}) for ticket in tickets))
+    many(client, "acquire", [b"admitted", [], 0], ((ticket, {"wait_ms": wait_ms}) for ticket in tickets))
     return tickets
 
 

@@ -27,7 +27,8 @@ class Row:
 
 def states() -> list[str]:
     """Every state of one call that the document names."""
-    return list(re.findall(r"^\| `([^`]+)` \|", DOCUMENT.read_text(), re.M))
+    named = DOCUMENT.read_text().split("| state | in words |")[1].split("\n\n")[0]
+    return list(re.findall(r"^\| `([^`]+)` \|", named, re.M))
 
 
 def rows() -> list[Row]:

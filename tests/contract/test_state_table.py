@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections import Counter, deque
 from dataclasses import dataclass, replace
 
 import pytest
 from contract.model import Model
-from contract.state_table import OTHERS, Row, rows, states
+from contract.state_table import DOCUMENT, OTHERS, Row, rows, states
 from contract.twins import HANDOVER, LEASE, WAIT, Twins, as_seen, wall_ms
 
 from celery_once_more.lock_types import LOCK_TYPES
@@ -154,6 +155,15 @@ def test_every_act_stands_once_for_every_state_and_every_other_call():
     assert {key: n for key, n in told.items() if n > 1} == {}
     everything = itertools.product({row.act for row in ROWS}, states(), OTHERS)
     assert set(everything) - set(told) == set()
+
+
+def test_the_locks_of_the_document_are_those_that_there_are():
+    lines = DOCUMENT.read_text().split("| lock | refuse a publish |")[1].split("\n\n")[0].splitlines()[2:]
+    told = {}
+    for line in lines:
+        name, publish, start, keeps = (re.sub(r"\(.*?\)", "", cell).strip(" `") for cell in line.strip("|").split("|"))
+        told[name] = publish.replace(" ", ""), start.replace(" ", ""), keeps == "yes"
+    assert told == {name: (lock.refuse_publish, lock.refuse_start, lock.kept) for name, lock in LOCK_TYPES.items()}
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
