@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from celery import Task
 from celery.exceptions import Ignore, Reject
 
+from celery_once_more import queues
 from celery_once_more.exceptions import StoreUnavailable
 from celery_once_more.outgoing import Reentry, reentering
 from celery_once_more.run import Run
@@ -44,6 +45,11 @@ def put_off(task: Task, run: Run, seconds: float | None = None, *, tries: int = 
         ignore_result=ignores_result(task, request),  # Celery 5.6 forgets it
         add_to_parent=False,
     )
+    if "queue" in signature.options:  # not through its exchange, which would make copies for other queues again each time
+        straight = queues.straight(task.app, signature.options["queue"])
+        if straight is None and run.answer is not None and run.answer.verdict == "busy":
+            raise Ignore("a copy of a broadcast, whose run lives elsewhere")
+        signature.options.update(straight or {})
     ticket: Ticket | None = run.ticket
     if not run.ticket.known:  # one that the broker delivered before was let in before, perhaps
         ticket = replace(run.ticket, known=True, admitted=True) if run.redelivered else None

@@ -1,11 +1,19 @@
-"""The queue that a call goes to, named as the app's router resolves it; and back from a delivery to that name."""
+"""The queue that a call goes to, named as the app's router resolves it; and back from a delivery to that name.
+
+A queue is named by its name; one that stands for many (a fanout exchange: each worker has its own) by the exchange's. Where
+a topic exchange hands one message to several queues, both sides name the same one of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from operator import itemgetter
 from typing import Any
 
 from celery import Celery, Task
+from kombu.entity import Queue
+from kombu.transport.native_delayed_delivery import MAX_NUMBER_OF_BITS_TO_USE
 
 #: what ``send_task`` takes by name, and so does not show to a router
 NOT_ROUTED = frozenset(
@@ -13,6 +21,11 @@ NOT_ROUTED = frozenset(
     "group_index retries chord reply_to time_limit soft_time_limit root_id parent_id route_name shadow chain "
     "replaced_task_nesting ignore_result".split()
 )
+
+#: the exchanges in which RabbitMQ keeps a message until its ETA, for an app with quorum queues
+_DELAYING = re.compile(r"(?:.+_)?celery_delayed_(?:\d+|delivery)")
+#: what they put before a routing key: the delay, bit by bit
+_DELAY = re.compile(rf"(?:[01]\.){{{MAX_NUMBER_OF_BITS_TO_USE}}}")
 
 
 class Resolved:
@@ -40,19 +53,113 @@ def resolve(task: Task, args: Any, kwargs: Any, message: Mapping[str, Any]) -> d
 
 def published_to(app: Celery, routed: Mapping[str, Any]) -> str | None:
     """The queue name of resolved options."""
-    if routed.get("exchange") and routed.get("routing_key"):
-        exchange = routed["exchange"]
-        return delivered_from(app, getattr(exchange, "name", exchange), routed["routing_key"])
-    queue = routed.get("queue")
-    return getattr(queue, "name", queue)
+    exchange, routing_key = routed.get("exchange"), routed.get("routing_key")
+    queue = _declared(app, routed.get("queue"))
+    if exchange and routing_key:
+        return delivered_from(app, exchange, routing_key)
+    if not isinstance(queue, Queue):
+        return queue
+    if _type(queue.exchange) == "direct":  # sent to the queue itself, past its exchange
+        return str(queue.name)
+    exchange, routing_key = exchange or queue.exchange, routing_key or queue.routing_key
+    found = _found(app, exchange, routing_key)
+    return _name(found or queue) if found or routing_key == queue.routing_key else routing_key
 
 
-def delivered_from(app: Celery, exchange: str | None, routing_key: str | None) -> str | None:
+def delivered_from(app: Celery, exchange: Any, routing_key: str | None) -> str | None:
     """The queue name behind an exchange and a routing key."""
+    found = _found(app, exchange, routing_key)
+    return _name(found) if found is not None else _without_delay(exchange, routing_key)
+
+
+def way_back(app: Celery, delivery: Mapping[str, Any]) -> dict[str, Any]:
+    """What to publish a delivered message with, so that it comes to its own queue again.
+
+    Celery keeps the exchange and the routing key, and lets the router fill in a queue, which then goes before them where
+    RabbitMQ delays the message.
+    """
+    exchange, routing_key = delivery.get("exchange"), delivery.get("routing_key")
+    found = _found(app, exchange, routing_key) if exchange else None
+    if found is None:
+        return {}
+    back = {"queue": found.name}
+    return {**back, "exchange": None, "routing_key": None} if _delays(exchange) else back
+
+
+def straight(app: Celery, name: str) -> dict[str, Any] | None:
+    """What to publish with to this queue and no other, past its exchange; ``None``: only a broadcast reaches it."""
+    queue = _declared(app, name)
+    if _type(getattr(queue, "exchange", None)) == "fanout" and _driver(app) != "amqp":
+        return None
+    return {"queue": name, "exchange": None, "routing_key": None, "exchange_type": "direct"}
+
+
+def delays_in_broker(app: Celery) -> bool:
+    """Whether RabbitMQ keeps messages until their ETA, which it counts in whole seconds and refuses below one."""
+    declared = app.amqp.queues.values()
+    return any((queue.queue_arguments or {}).get("x-queue-type") == "quorum" for queue in declared) and _driver(app) == "amqp"
+
+
+def _driver(app: Celery) -> str:
+    return str(app.producer_pool.connections.connection.transport.driver_type)
+
+
+def _declared(app: Celery, queue: Any) -> Any:
+    if isinstance(queue, Queue):
+        return queue
+    declared = app.amqp.queues
+    return declared.get(queue) or declared.aliases.get(queue) or queue
+
+
+def _found(app: Celery, exchange: Any, routing_key: str | None) -> Queue | None:
+    """The declared queue that gets such a message; of several the one with the plainest binding."""
+    if routing_key is None:
+        return None
     if not exchange:
-        return routing_key
-    for name, queue in app.amqp.queues.items():
-        bound_to = queue.exchange.name if queue.exchange is not None else ""
-        if bound_to == exchange and queue.routing_key == routing_key:
-            return str(name)
-    return routing_key
+        return app.amqp.queues.get(routing_key)
+    name, key, delayed = getattr(exchange, "name", exchange), _without_delay(exchange, routing_key), _delays(exchange)
+    fitting = []
+    for queue in app.amqp.queues.values():
+        for source, pattern in _bindings(queue):
+            kind = _type(source)
+            if (kind != "direct" if delayed else source.name == name) and _fits(kind, pattern, key, delayed):
+                wild = pattern.count("#"), pattern.count("*"), -pattern.count(".")
+                fitting.append(((pattern != key, wild, str(queue.name)), queue))
+    return min(fitting, key=itemgetter(0))[1] if fitting else None
+
+
+def _bindings(queue: Queue) -> Iterator[tuple[Any, str]]:
+    for bound in (queue, *(queue.bindings or ())):
+        if bound.exchange is not None:
+            yield bound.exchange, bound.routing_key or ""
+
+
+def _fits(kind: str, pattern: str, key: str | None, delayed: bool) -> bool:
+    if kind == "fanout" and not delayed:
+        return True
+    return pattern == key or (kind != "direct" and _matches(pattern.split("."), (key or "").split(".")))
+
+
+def _matches(pattern: list[str], words: list[str]) -> bool:
+    """As a topic exchange does: ``*`` is one word, ``#`` any number of them."""
+    if not pattern:
+        return not words
+    if pattern[0] == "#":
+        return any(_matches(pattern[1:], words[skipped:]) for skipped in range(len(words) + 1))
+    return bool(words) and pattern[0] in ("*", words[0]) and _matches(pattern[1:], words[1:])
+
+
+def _name(queue: Queue) -> str:
+    return str(queue.exchange.name if _type(queue.exchange) == "fanout" else queue.name)
+
+
+def _type(exchange: Any) -> str:
+    return getattr(exchange, "type", None) or "direct"
+
+
+def _delays(exchange: Any) -> bool:
+    return bool(_DELAYING.fullmatch(getattr(exchange, "name", exchange) or ""))
+
+
+def _without_delay(exchange: Any, routing_key: str | None) -> str | None:
+    return _DELAY.sub("", routing_key, count=1) if routing_key and _delays(exchange) else routing_key

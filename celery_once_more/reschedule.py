@@ -21,4 +21,4 @@ def countdown(rt: Runtime, options: Options, tries: int, expires_s: float | None
     """Seconds to wait after ``tries`` times."""
     wait = min(options.countdown * GROWTH ** min(tries, 64), max(LONGEST, options.countdown))
     wait = rt.held_s(wait * random.uniform(1 - JITTER, 1 + JITTER))
-    return wait if expires_s is None else max(0.0, min(wait, expires_s))
+    return wait if expires_s is None else rt.whole_s(max(0.0, min(wait, expires_s)))

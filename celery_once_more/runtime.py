@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping
 from datetime import datetime
 from functools import cached_property
@@ -11,7 +12,7 @@ from typing import Any
 from celery import Celery
 from celery.utils.time import maybe_iso8601, maybe_make_aware
 
-from celery_once_more import report
+from celery_once_more import queues, report
 from celery_once_more.exceptions import ConfigurationError, StoreUnavailable
 from celery_once_more.locks import LockStore
 from celery_once_more.locks.connect import connect, is_redis, masked, ssl_options
@@ -78,7 +79,11 @@ class Runtime:
         """``seconds`` for which a worker may hold a message back: never more than half the broker's visibility timeout."""
         transport = self.app.conf.broker_transport_options or {}
         visible_s = float(transport.get("visibility_timeout") or VISIBILITY_TIMEOUT)
-        return max(0.05, min(seconds, visible_s / 2))
+        return self.whole_s(max(0.05, min(seconds, visible_s / 2)))
+
+    def whole_s(self, seconds: float) -> float:
+        """``seconds`` in a form that the broker can delay a message by: rounded up, where it does so by whole ones."""
+        return float(math.ceil(seconds)) if queues.delays_in_broker(self.app) else seconds
 
     def seconds_until(self, moment: Any) -> float | None:
         """An ``eta`` or ``expires`` in any form that Celery takes -> seconds from now; ``None`` where it makes no sense."""

@@ -11,7 +11,7 @@ from celery import Celery, Task, signals
 from celery.exceptions import Reject
 from celery.utils.imports import symbol_by_name
 
-from celery_once_more import attach, carry, end, info, publish, reaper, start, strict_args
+from celery_once_more import attach, carry, end, info, publish, queues, reaper, start, strict_args
 from celery_once_more.info import LockInfo
 from celery_once_more.options import Options
 from celery_once_more.outgoing import Reentry, reentering, reentry
@@ -128,6 +128,16 @@ class UniqueTask(Task):
         request = self.request
         with reentering(Reentry("replace", request.id, run_of(request))):
             return super().replace(sig)
+
+    def signature_from_request(self, request: Any = None, *args: Any, queue: Any = None, **options: Any) -> Any:
+        """As Celery's, but a message that came through an exchange goes to its own queue again, also where that delays it."""
+        request = self.request if request is None else request
+        signature = super().signature_from_request(request, *args, queue=queue, **options)
+        if self.once_more.lock is None and run_of(request) is None:
+            return signature
+        if queue is None and not {"exchange", "routing_key"} & options.keys():
+            signature.options.update(queues.way_back(self.app, request.delivery_info or {}))
+        return signature
 
     def lock_info(self, *args: Any, **kwargs: Any) -> LockInfo | None:
         """Who holds the lock of a call with these arguments, on the queue that it would go to.

@@ -4,6 +4,7 @@ import os
 
 import pytest
 from support import postgres_server as postgres
+from support import rabbitmq_server as rabbit
 from support.redis_server import RedisServer, server_program
 
 
@@ -29,6 +30,16 @@ def postgres_server():
     server = postgres.PostgresServer().start()
     yield server
     server.stop()
+
+
+@pytest.fixture(scope="session")
+def rabbitmq():
+    """An empty virtual host."""
+    host = rabbit.find()
+    if host is None:
+        missing("no RabbitMQ: none on port 5672 in which tests may make a virtual host, and no rabbitmq-server to start")
+    yield host.start()
+    host.stop()
 
 
 @pytest.fixture

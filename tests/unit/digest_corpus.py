@@ -4,6 +4,7 @@ Run as a program, it prints the digest of every call, for the comparison between
 """
 
 import collections
+import dataclasses
 import enum
 import uuid
 from datetime import date, datetime, time, timedelta, timezone
@@ -11,6 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from celery import Celery
+from pydantic import BaseModel
 
 from celery_once_more import UniqueTask
 from celery_once_more.run import fresh_ticket
@@ -52,12 +54,62 @@ def own(self, x, y=2):
     """Takes itself as well."""
 
 
+class OfAClass(UniqueTask):
+    """A class-based task."""
+
+    name = "of_a_class"
+    lock = "until_executed"
+
+    def run(self, x, y=2):
+        """As ``two``."""
+
+
+of_a_class = app.register_task(OfAClass())
+
+
+def variant(name, function, **options):
+    """A task with options of its own."""
+    return app.task(base=UniqueTask, lock="until_executed", lazy=False, shared=False, name=name, **options)(function)
+
+
+def event(event_id, payload=None, *, tags=()):
+    """A webhook."""
+
+
+named = variant("named", event, lock_args=["event_id"])
+chosen = variant("chosen", event, lock_args=lambda event_id, payload=None, *, tags=(): [event_id, sorted(tags)])
+scoped_one = variant("scoped.one", event, lock_scope="accounts")
+scoped_two = variant("scoped.two", event, lock_scope="accounts")
+scoped_like_a_name = variant("scoped.three", event, lock_scope="named")
+across = variant("across", event, unique_across_queues=True)
+across_scoped = variant("across.scoped", event, unique_across_queues=True, lock_scope="across")
+while_executing = app.task(base=UniqueTask, lock="while_executing", lazy=False, shared=False, name="while.executing",
+                           lock_scope="accounts")(event)  # fmt: skip
+
+
+class Order(BaseModel):
+    id: int
+    note: str | None = None
+
+
+def ordered(order: Order, times: int = 1):
+    """Takes a model."""
+
+
+modelled = variant("modelled", ordered, pydantic=True)
+
+
 def call(task, *args, **kwargs):
     return task, args, kwargs
 
 
-def digest_of(the_call, queue="celery"):
-    task, args, kwargs = the_call
+def sent(queue, the_call):
+    """The call, to another queue than the default one."""
+    return *the_call, queue
+
+
+def digest_of(the_call):
+    task, args, kwargs, queue = the_call if len(the_call) == 4 else (*the_call, "celery")
     ticket = fresh_ticket(task, task.once_more, args, kwargs, task_id="some id", queue=queue, series=0)
     return ticket.digest
 
@@ -112,6 +164,14 @@ class Model:
         return "<Model 7>"
 
 
+@dataclasses.dataclass
+class Pair:
+    """kombu has no JSON for it."""
+
+    a: int
+    b: int
+
+
 Point = collections.namedtuple("Point", "x y")
 AWARE = datetime(2024, 2, 29, 12, tzinfo=timezone.utc)
 LONG = "x" * 100_000
@@ -157,6 +217,18 @@ EQUAL = [
     ("bytes, and what is sent for them", call(one, b"ab"), call(one, {"__type__": "bytes", "__value__": "ab"})),
     ("a surrogate pair, and its character", call(one, "\ud83d\ude00"), call(one, "\U0001f600")),
     ("exponents of one float", call(one, 1e5), call(one, 100000.0)),
+    ("class-based: position and name, and the default", call(of_a_class, 1), call(of_a_class, y=2, x=1)),
+    ("a model, and what is sent for it", call(modelled, Order(id=1)), call(modelled, {"id": 1, "note": None})),
+    ("a model by name", call(modelled, Order(id=1)), call(modelled, order=Order(id=1), times=1)),
+    ("a model in fields of another order", call(modelled, Order(id=1, note="a")), call(modelled, Order(note="a", id=1))),
+    ("lock_args: what does not count", call(named, "evt", {"a": 1}), call(named, event_id="evt", payload={3}, tags=["x"])),
+    ("lock_args: a callable that sorts", call(chosen, "evt", tags=["b", "a"]), call(chosen, "evt", {"a": 1}, tags=("a", "b"))),
+    ("lock_scope: two tasks that share it", call(scoped_one, "evt"), call(scoped_two, "evt")),
+    ("lock_scope: a task of another lock", call(scoped_one, "evt"), call(while_executing, event_id="evt")),
+    ("one queue", sent("other", call(one, 1)), sent("other", call(one, 1))),
+    ("unique_across_queues: two queues", sent("a", call(across, "evt")), sent("b", call(across, "evt"))),
+    ("unique_across_queues: a queue and none", sent("a", call(across, "evt")), sent(None, call(across, "evt"))),
+    ("unique_across_queues: a scope that is the other's name", sent("a", call(across, "evt")), call(across_scoped, "evt")),
 ]  # fmt: skip
 
 #: what, and the two calls that must not exclude each other
@@ -238,6 +310,23 @@ DIFFERENT = [
     ("another position beside a keyword of its name", call(first, 1, x=2), call(first, 5, x=2)),
     ("position and keyword of one name swapped", call(first, 1, x=2), call(first, 2, x=1)),
     ("two tasks", call(one, 1), call(two, 1)),
+    ("two tasks of the same function", call(two, 1), call(of_a_class, 1)),
+    ("class-based: another value than the default", call(of_a_class, 1), call(of_a_class, 1, 3)),
+    ("two models", call(modelled, Order(id=1)), call(modelled, Order(id=2))),
+    ("a model, and a part of what is sent for it", call(modelled, Order(id=1)), call(modelled, {"id": 1})),
+    ("a model, and its JSON", call(modelled, Order(id=1)), call(modelled, Order(id=1).model_dump_json())),
+    ("lock_args: what counts", call(named, "evt"), call(named, "evt2")),
+    ("lock_args: all of a call, and a part", call(scoped_like_a_name, "evt"), call(named, "evt")),
+    ("lock_args: a callable, another choice", call(chosen, "evt", tags=["a"]), call(chosen, "evt", tags=["b"])),
+    ("lock_scope: two tasks that share it, another call", call(scoped_one, "evt"), call(scoped_two, "evt", 1)),
+    ("lock_scope: with it and without", call(scoped_one, "evt"), call(across, "evt")),
+    ("lock_scope: on another queue", sent("a", call(scoped_one, "evt")), sent("b", call(scoped_two, "evt"))),
+    ("two queues", sent("a", call(one, 1)), sent("b", call(one, 1))),
+    ("a queue, and none", sent("celery", call(one, 1)), sent(None, call(one, 1))),
+    ("a queue whose name is a part of the other", sent("a", call(one, 1)), sent("ab", call(one, 1))),
+    ("queues in another letter case", sent("a", call(one, 1)), sent("A", call(one, 1))),
+    ("an empty name of a queue, and none", sent("", call(one, 1)), sent(None, call(one, 1))),
+    ("unique_across_queues: another call", sent("a", call(across, "evt")), sent("a", call(across, "evt", 1))),
 ]  # fmt: skip
 
 
@@ -265,6 +354,11 @@ REFUSED = [
     ("a set", call(one, {1, 2}), "x", "set cannot be sent as JSON"),
     ("a frozenset", call(one, frozenset([1])), "x", "frozenset cannot be sent as JSON"),
     ("an object", call(one, Model()), "x", "Model cannot be sent as JSON"),
+    ("a dataclass", call(one, Pair(1, 2)), "x", "Pair cannot be sent as JSON"),
+    ("a dataclass inside", call(one, {"a": [Pair(1, 2)]}), "x['a'][0]", "Pair cannot be sent as JSON"),
+    ("class-based", call(of_a_class, 1, y=Model()), "y", "Model cannot be sent as JSON"),
+    ("lock_args: what counts, though more does not", call(named, {1}, {2}), "event_id", "set cannot be sent as JSON"),
+    ("lock_args: what a callable returned", call(chosen, {1}), "lock_args(…)[0]", "set cannot be sent as JSON"),
     ("a class", call(one, Model), "x", "type cannot be sent as JSON"),
     ("a function", call(one, call), "x", "function cannot be sent as JSON"),
     ("a generator", call(one, (i for i in ())), "x", "generator cannot be sent as JSON"),
