@@ -211,5 +211,7 @@ def _connect(app: Celery) -> None:
         app._once_more_installed = True
         app.steps["worker"].add(KEEPER)
         app.send_task = attach.watched(app, app.send_task)
+        # Celery 5.6 looks once, at an app's first publish, whether anybody listens to the signal of a publish
+        vars(vars(app).get("amqp", app)).pop("send_task_message", None)
         if reaper.TASK_NAME not in app._tasks:
             reaper.register(app)

@@ -124,7 +124,7 @@ class Calls:
         def note(headers, **_):
             ids.append(headers["id"])
 
-        signals.after_task_publish.connect(note)
+        signals.after_task_publish.connect(note, weak=False)  # Celery 5.6 goes deaf by weak ones that went
         try:
             yield ids
         finally:

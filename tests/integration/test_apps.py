@@ -57,6 +57,39 @@ def test_a_call_with_lock_none_of_a_task_with_a_lock_asks_nothing_where_it_runs_
         assert [result.get(timeout=30) for result in results] == [NULL] * 2
 
 
+RECEIVERS = """
+import sys
+from celery import Celery, signals
+from celery_once_more import UniqueTask
+
+app = Celery("app", broker="memory://", set_as_current=False)
+app.conf.once_more_redis_url = sys.argv[1]
+app.send_task("somebody.elses")
+for _ in range(2):
+
+    def comes_and_goes(**_):
+        pass
+
+    signals.before_task_publish.connect(comes_and_goes)
+    signals.before_task_publish.disconnect(comes_and_goes)
+    del comes_and_goes
+
+@app.task(base=UniqueTask, lock="until_executed", name="unique")
+def unique():
+    pass
+
+unique.delay()
+channel = app.connection_for_write().channel()
+channel._get("celery")
+assert "once_more" in channel._get("celery")["headers"], "a message without a ticket"
+"""
+
+
+def test_receivers_that_came_and_went_before_the_first_unique_task_do_not_keep_tickets_from_messages(clean_redis):
+    """Celery 5.6 would go on to believe that nobody listens to the signal of a publish."""
+    subprocess.run([sys.executable, "-c", RECEIVERS, clean_redis.url(0)], check=True, timeout=60)
+
+
 IMPORTS = """
 from celery import Celery, signals
 before = {name: len(getattr(signals, name).receivers) for name in signals.__all__}
