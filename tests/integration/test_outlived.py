@@ -4,7 +4,7 @@ from contextlib import contextmanager
 
 import pytest
 from celery.app.task import Context
-from celery.exceptions import Ignore
+from celery.exceptions import Ignore, Retry
 from support.apps import unique
 from support.lock_db import held
 
@@ -89,3 +89,32 @@ def test_a_run_without_a_lock_frees_the_one_that_its_message_waited_with(make_ap
     finally:
         task.request_stack.pop()
     assert not held(locks)
+
+
+def next_ticket(broker, header):
+    """What the message after this one carries."""
+    (following,) = [ticket for ticket in sent(broker) if ticket["hop"] == header["hop"] + 1]
+    return read(following, task=following["task"], task_id=following["id"])
+
+
+def test_the_retry_of_a_run_without_a_lock_is_one_that_was_let_in(make_app, broker):
+    """The store did not answer its start, and it ran all the same: its retry is put off where another run is in its way."""
+    task = unique(make_app(once_more_on_outage="proceed"), settle, lock="while_executing", on_conflict="log")
+    task.delay("evt")
+    (header,) = sent(broker)
+    with delivery(task, header) as run:
+        run.answer, run.unlocked = None, True
+        with pytest.raises(Retry):
+            task.retry(countdown=0)
+    assert not next_ticket(broker, header).meets_strategy(redelivered=False)
+
+
+def test_a_replacement_by_the_same_call_is_one_that_was_let_in(make_app, broker):
+    task = unique(make_app(), settle, lock="while_executing", on_conflict="log")
+    task.delay("evt")
+    (header,) = sent(broker)
+    with delivery(task, header) as run:
+        assert run.holds
+        with pytest.raises(Ignore):
+            task.replace(task.s("evt"))
+    assert not next_ticket(broker, header).meets_strategy(redelivered=False)

@@ -414,3 +414,13 @@ def test_what_the_task_does_to_its_arguments_changes_no_digest(task):
     digest_before = before.digest
     payload["items"].append(2)
     assert before.digest == digest_before != digest(settles, "a", payload)
+
+
+def test_where_no_argument_counts_all_calls_of_the_task_are_one(task, store):
+    def settle(event_id):
+        pass
+
+    settles = task(settle, lock_args=[])
+    for event_id in ("a", "b"):
+        settles.delay(event_id)
+    assert len({ticket.digest for ticket in store.tickets}) == 1
