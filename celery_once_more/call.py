@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from celery import Task
@@ -29,11 +30,11 @@ class Call:
     #: Celery's own ``apply_async``, which still wants the id and the message's options
     send: Callable[..., Any]
 
-    @property
+    @cached_property
     def runtime(self) -> Runtime:
         return runtime(self.task.app)
 
-    @property
+    @cached_property
     def eta_s(self) -> float:
         return self.runtime.seconds_until(self.message.get("countdown") or self.message.get("eta")) or 0.0
 

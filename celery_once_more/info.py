@@ -27,7 +27,7 @@ class LockInfo:
     holder: str
     #: ``"waiting"``, ``"running"``, or ``"kept"`` until the end of its period
     phase: str
-    #: when it began to wait or to run; on the store's clock, to the second
+    #: when it was published, or its last run began; on the store's clock, to the second
     since: datetime
     #: seconds until its deadline, unless that is moved on
     remaining: float

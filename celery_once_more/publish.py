@@ -106,7 +106,8 @@ def _ask(call: Call, ticket: Ticket, *, must_run: bool = False) -> Any:
             report.conflict(ticket, answer.holder, "client", "published without a ticket, to be settled at its start")
             return call.publish(None)
         return conflict.CLIENT[call.options.client](call, ticket, answer.holder)
-    ticket = replace(ticket, stop=answer.stop)
+    if answer.stop:
+        ticket = replace(ticket, stop=answer.stop)
     result = call.publish_or_release(ticket)
     report.acquired(ticket, "waiting", answer)
     return result

@@ -37,9 +37,11 @@ class UniqueResult(AsyncResult):
                 raise exceptions.TimeoutError("The operation timed out.")
             time.sleep(left)
 
-    def __del__(self) -> None:
-        if not (self.duplicate and _ONE_WAITER):
-            super().__del__()
+    if _ONE_WAITER:
+
+        def __del__(self) -> None:
+            if not self.duplicate:
+                super().__del__()
 
     def __copy__(self) -> UniqueResult:
         copied: UniqueResult = super().__copy__()

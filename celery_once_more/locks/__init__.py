@@ -62,7 +62,7 @@ class Held(Holder):
     #: id of its run; empty while it waits
     run: str
     hop: int
-    #: seconds since the epoch, on the store's clock: when it began to wait, or to run
+    #: seconds since the epoch, on the store's clock: of its publish, or of the start of its last run
     since: int
     #: fencing token of its last run; 0: it has not run
     token: int

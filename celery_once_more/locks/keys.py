@@ -5,11 +5,12 @@ enough for Redis to keep each as one compact list.
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64decode
-from functools import lru_cache
+from string import ascii_lowercase, ascii_uppercase, digits
 
 BUCKETS = 256
 SHARDS = 64
+#: what each letter of URL-safe base64 stands for (RFC 4648)
+_BITS = {letter: bits for bits, letter in enumerate(ascii_uppercase + ascii_lowercase + digits + "-_")}
 
 
 class Keys:
@@ -41,7 +42,7 @@ class Keys:
         return f"{self.bucket(bucket)}{kind}:{shard}"
 
 
-@lru_cache(maxsize=4096)
 def _place(digest: str) -> tuple[int, int]:
-    first, second = urlsafe_b64decode(digest[:4])[:2]
-    return first, second % SHARDS
+    """Bucket and shard: the first byte of a digest, and what its second byte ends with."""
+    first, second, third = (_BITS[letter] for letter in digest[:3])
+    return first << 2 | second >> 4, (second << 4 | third >> 2) % SHARDS

@@ -39,7 +39,7 @@ if raw then
   task = rec[1]
   for i = 2, #rec do
     local h = rec[i]
-    held[i - 1] = string.format('%.0f,%s,%s,%s,%.0f,%.0f,%s,%.0f', h[1], h[2], h[3], h[4], h[5], h[7],
+    held[i - 1] = string.format('%.0f,%s,%s,%s,%.0f,%.0f,%s,%.0f', h[1], h[2], h[3], h[4], h[5], math.max(h[7], 0),
       table.concat(h[8], '.'), h[6])
   end
 end

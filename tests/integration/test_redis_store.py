@@ -87,7 +87,7 @@ FOREIGN = {
     "texts": lambda client, key: client.eval(PACK % "{'a', 'b'}", 1, key),
     "a holder without a phase": lambda client, key: client.eval(PACK % "{'t', {1, 'id', '', false, 1, 0, 0, {0}}}", 1, key),
     "a holder without messages": lambda client, key: client.eval(PACK % "{'t', {1, 'id', '', 'W', 1, 0, 0, {}}}", 1, key),
-    "a phase of a later version": lambda client, key: client.eval(PACK % "{'t', {1, 'id', '', 'K', 1, 0, 0, {0}}}", 1, key),
+    "a phase of a later version": lambda client, key: client.eval(PACK % "{'t', {1, 'id', '', 'X', 1, 0, 0, {0}}}", 1, key),
     "a holder of another shape": lambda client, key: client.eval(PACK % "{'t', {'id', 1, 2, 3, 4, 5, 6, {0}}}", 1, key),
 }
 

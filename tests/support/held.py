@@ -55,8 +55,8 @@ def holders(task, *args, **kwargs):
     store, now = runtime(task.app).store, now_ms(task)
     _, *raw = store.client.eval(UNPACK, 1, store.keys.record(digest(task, *args, **kwargs)))
     return [
-        Holder(series, task_id.decode(), run.decode(), phase.decode(), until, (until - now) / 1000, token, hops)
-        for series, task_id, run, phase, until, _stop, token, hops, _since in raw
+        Holder(series, task_id.decode(), run.decode(), phase.decode(), until, (until - now) / 1000, max(token, 0), hops)
+        for series, task_id, run, phase, until, _stop, token, hops in raw
         if until > now
     ]
 

@@ -19,7 +19,7 @@ end
 if not own then
   local stop = period > 0 and now + period or 0
   local wait = now + tonumber(ARGV[8])
-  own = {series, ARGV[4], '', 'W', stop > 0 and math.min(wait, stop) or wait, stop, 0, {hop}, now_s}
+  own = {series, ARGV[4], '', 'W', stop > 0 and math.min(wait, stop) or wait, stop, waits_since, {hop}}
   rec[#rec + 1] = own
   changed = true
 end

@@ -1,17 +1,17 @@
 -- What every act shares; put before each of them. A record is msgpack of {task, holder, holder, ...}, a holder is
--- {series, task id, run, phase, until, stop, token, hops, since}; until, stop: ms on the server's clock, the only one there is;
--- stop: 0, or the end of the period for which the holder stays whatever becomes of its run; token: 0 before its first run;
--- hops: messages of the series that are not known to be spent, newest first; since: seconds on that clock.
+-- {series, task id, run, phase, until, stop, token, hops}; until, stop: ms on the server's clock, the only one there is;
+-- stop: 0, or the end of the period for which the holder stays whatever becomes of its run; token: before its first run, the
+-- second since which it waits, below zero; hops: messages of the series that are not known to be spent, newest first.
 -- Phases: W waiting, R running, F running and freed (refuses nobody), K kept until stop.
-local SERIES, ID, RUN, PHASE, UNTIL, STOP, TOKEN, HOPS, SINCE = 1, 2, 3, 4, 5, 6, 7, 8, 9
+local SERIES, ID, RUN, PHASE, UNTIL, STOP, TOKEN, HOPS = 1, 2, 3, 4, 5, 6, 7, 8
 local FORGET_AFTER = 3600000  -- ms that a record outlives its last deadline when nobody reaps
 
 local clock = redis.call('TIME')
 local now_us = clock[1] * 1000000 + clock[2]
 local now = math.floor(now_us / 1000)
-local now_s = math.floor(now_us / 1000000)
+local waits_since = -math.floor(now_us / 1000000)
 
-local SHAPE = {'number', 'string', 'string', 'string', 'number', 'number', 'number', 'table', 'number'}
+local SHAPE = {'number', 'string', 'string', 'string', 'number', 'number', 'number', 'table'}
 
 -- nil for what is not a record of ours
 local function decode(raw)

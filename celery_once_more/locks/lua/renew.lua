@@ -22,7 +22,7 @@ end
 local _, n = others(rec, own, ARGV[7])  -- one that lapsed as well: freeing it is the reaper's, which tells
 if ARGV[12] ~= '1' or n >= tonumber(ARGV[6]) then return 'lost' end
 if not own then
-  own = {series, ARGV[4], run, 'R', 0, tonumber(ARGV[13]), 0, {hop}, now_s}
+  own = {series, ARGV[4], run, 'R', 0, tonumber(ARGV[13]), waits_since, {hop}}
   rec[#rec + 1] = own
 end
 own[PHASE], own[UNTIL], own[TOKEN] = 'R', now + tonumber(ARGV[9]), next_token(KEYS[3])

@@ -14,10 +14,10 @@ if not own then
   for _, member in ipairs({ARGV[9], ARGV[10]}) do
     if remembered(KEYS[3], KEYS[4], member) then return 'lost' end
   end
-  own = {tonumber(ARGV[3]), ARGV[4], run, 'W', 0, tonumber(ARGV[11]), 0, {hop}, now_s}
+  own = {tonumber(ARGV[3]), ARGV[4], run, 'W', 0, tonumber(ARGV[11]), waits_since, {hop}}
   rec[#rec + 1] = own
 end
-own[RUN], own[PHASE], own[UNTIL], own[SINCE] = run, 'W', now + tonumber(ARGV[8]), now_s
+own[RUN], own[PHASE], own[UNTIL] = run, 'W', now + tonumber(ARGV[8])
 if own[HOPS][1] < new then table.insert(own[HOPS], 1, new) end
 save(KEYS[1], KEYS[2], ARGV[1], rec)
 return 'kept'

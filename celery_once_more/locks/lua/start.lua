@@ -38,7 +38,7 @@ if not known then  -- an id published again, by name: what is remembered under i
 end
 if not own then
   local stop, period = tonumber(ARGV[15]), tonumber(ARGV[16])
-  own = {series, id, '', 'W', 0, (stop > 0 or period == 0) and stop or now + period, 0, {hop}, now_s}
+  own = {series, id, '', 'W', 0, (stop > 0 or period == 0) and stop or now + period, waits_since, {hop}}
   rec[#rec + 1] = own
 elseif own[SERIES] ~= series then
   own[SERIES], own[HOPS] = series, {hop}
@@ -46,6 +46,6 @@ elseif not has(own[HOPS], hop) then
   table.insert(own[HOPS], 1, hop)  -- a retry that was published while the store was away
 end
 if own[PHASE] == 'R' then lapsed[#lapsed + 1] = {own[ID], 'R'} end
-own[RUN], own[PHASE], own[UNTIL], own[TOKEN], own[SINCE] = run, 'R', now + tonumber(ARGV[9]), next_token(KEYS[3]), now_s
+own[RUN], own[PHASE], own[UNTIL], own[TOKEN] = run, 'R', now + tonumber(ARGV[9]), next_token(KEYS[3])
 save(KEYS[1], KEYS[2], digest, rec)
 return {'run', lapsed, own[TOKEN]}
