@@ -127,6 +127,7 @@ def _acquire(call: Call, ticket: Ticket, waits_s: float) -> Answer:
         left = until - time.monotonic()
         if left <= 0:
             return answer
+        report.reaped(answer.lapsed)
         time.sleep(min(left, pause * random.uniform(0.5, 1.0)))
         pause = min(2 * pause, LONGEST_PAUSE)
 
