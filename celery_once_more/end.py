@@ -33,7 +33,9 @@ def after_run(task: Task, state: str | None = None, retval: Any = None, **_: Any
         elif state == states.REJECTED and isinstance(retval, Reject) and retval.requeue and task.acks_late:
             wait_ms = runtime(task.app).queue_lease_ms(run.options)
             runtime(task.app).store.requeue(run.ticket, run=run.run_id, hop=run.ticket.hop, wait_ms=wait_ms)
-        elif state is not None and state != states.RETRY:  # None: the child is being ended, its main process decides
+        elif state is None:
+            _cut_short(task, run)
+        elif state != states.RETRY:
             _finish(task, run, f"ended as {state}")
     except StoreUnavailable as exc:
         report.unavailable(run.ticket, "finish", exc, "its outcome stands, its lock lapses with its lease")
@@ -50,6 +52,20 @@ def _finish(task: Task, run: Run, reason: str) -> None:
     elif run.holds and verdict in ("gone", "lost"):
         why = "another run holds it; the end of this one changed nothing" if verdict == "lost" else "it was gone at the end"
         report.lost(run.ticket, why)
+
+
+def _cut_short(task: Task, run: Run) -> None:
+    """``sys.exit`` in the body, or somebody ends the run. In a pool child its main process decides what becomes of the lock;
+    in a thread or greenlet there is nobody else: it stays for a message that the broker still has, unless that was revoked.
+    """
+    rt = runtime(task.app)
+    if not rt.runs_in_main_process:
+        return
+    revoked = rt.lingering.pop(run.run_id, None) is not None
+    if task.acks_late and not revoked:
+        rt.store.requeue(run.ticket, run=run.run_id, hop=run.ticket.hop, wait_ms=rt.queue_lease_ms(run.options))
+    elif rt.store.finish(run.ticket, run=run.run_id, only_this_message=True) == "freed":
+        report.released(run.ticket, "revoked" if revoked else "cut short")
 
 
 def _go_on_as_retry(task: Task, run: Run) -> None:

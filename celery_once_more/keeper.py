@@ -140,6 +140,7 @@ class KeeperStep(bootsteps.StartStopStep):
     requires = ("celery.worker.components:Pool",)
 
     def start(self, parent: Any) -> None:
+        runtime(parent.app).worker_pid = os.getpid()
         keeper = Keeper(parent.app)
         keeper.check()
         _hold_back_forks()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 from collections.abc import Mapping
 from datetime import datetime
 from functools import cached_property
@@ -34,6 +35,13 @@ class Runtime:
         self.app = app
         #: in a worker's main process, by run id: what Celery counts as over while its child still lives
         self.lingering: dict[str, Run] = {}
+        #: the main process of a worker of this app, once there is one
+        self.worker_pid: int | None = None
+
+    @property
+    def runs_in_main_process(self) -> bool:
+        """Whether this process is a worker's main process: what runs here has no child that it could outlive."""
+        return self.worker_pid == os.getpid()
 
     @cached_property
     def settings(self) -> Settings:

@@ -84,7 +84,7 @@ class UniqueRequest(Request):
 
     def _announce_revoked(self, reason: str, terminated: bool, signum: Any, expired: bool) -> None:
         super()._announce_revoked(reason, terminated, signum, expired)
-        if terminated:
+        if terminated and self._stands() != "waiting":  # which it does where a greenlet has ended already
             self._linger()
             return
         with self._store("release", "its lock ends with its queue lease") as (run, rt):
