@@ -67,9 +67,10 @@ class Keeper:
         threading.Thread(target=self._run, args=(over,), name="celery-once-more-keeper", daemon=True).start()
 
     def _run(self, over: threading.Event) -> None:
-        beaten = time.monotonic()
-        while not over.wait(min(self._interval_s(), LOOK_AFTER)):
-            if time.monotonic() < beaten + self._interval_s():
+        beaten, interval_s = time.monotonic(), self._interval_s()
+        while not over.wait(min(interval_s, LOOK_AFTER)):
+            interval_s = self._interval_s()
+            if time.monotonic() < beaten + interval_s:
                 continue
             beaten = time.monotonic()
             try:

@@ -26,8 +26,6 @@ class LockType:
     refuse_start: str
     #: the holder stays until its period (``lock_ttl``) is over, whatever becomes of its run
     kept: bool = False
-    #: what becomes of a duplicate at its start, unless the task says
-    server: str = "log"
     #: how many may hold it at once
     limit: int = 1
 
@@ -40,6 +38,11 @@ class LockType:
     def at_start(self) -> bool:
         """A start may be refused that an admitted publish does not answer for: then the server strategy decides."""
         return "R" in self.refuse_start and "R" not in self.refuse_publish
+
+    @property
+    def server(self) -> str:
+        """What becomes of a duplicate at its start, unless the task says; dropping one there would lose work that was let in."""
+        return "reschedule" if self.at_start else "log"
 
     @property
     def limited(self) -> bool:
@@ -58,8 +61,8 @@ LOCK_TYPES = {
         LockType(name="until_executing", refuse_publish="W", refuse_start=""),
         LockType(name="until_executed", refuse_publish="WR", refuse_start="R"),
         LockType(name="until_expired", refuse_publish="WRK", refuse_start="R", kept=True),
-        LockType(name="until_and_while_executing", refuse_publish="W", refuse_start="R", server="reschedule"),
-        LockType(name="while_executing", refuse_publish="", refuse_start="R", server="reschedule"),
+        LockType(name="until_and_while_executing", refuse_publish="W", refuse_start="R"),
+        LockType(name="while_executing", refuse_publish="", refuse_start="R"),
     )
 }
 
@@ -88,8 +91,6 @@ def register_lock(name: str, *, refuse_publish: Iterable[str] = (), refuse_start
     if not at_publish and not at_start:
         raise ConfigurationError(f"register_lock: {name!r} would refuse nothing; give it refuse_publish or refuse_start")
     lock = LockType(name=name, refuse_publish=at_publish, refuse_start=at_start)
-    if lock.at_start:
-        lock = LockType(name=name, refuse_publish=at_publish, refuse_start=at_start, server="reschedule")
     if LOCK_TYPES.setdefault(name, lock) != lock:
         raise ConfigurationError(f"register_lock: there is a lock {name!r} already")
 

@@ -41,7 +41,7 @@ def publish(task: Task, options: Options, send: Callable[..., Any], args: Any, k
                 message=message, send=send)  # fmt: skip
     again = reentry()
     if again is not None and again.why != "replace":
-        if again.task_id == call.task_id:
+        if carry.is_own_message(call.task_id):
             return carry.carry_on(call, again)
         again = None  # published by somebody's receiver, in the middle of a retry
     if options.lock is None:
