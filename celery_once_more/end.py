@@ -22,15 +22,16 @@ def after_run(task: Task, state: str | None = None, retval: Any = None, **_: Any
     run = run_of(task.request)
     if run is None or run.left or not (run.holds or run.unlocked or run.waits):
         return
+    goes_back = state == states.REJECTED and isinstance(retval, Reject) and retval.requeue and task.acks_late
     try:
-        if run.waits:  # refused at its start for good: what it waited with is free for others
-            if state != states.RETRY and runtime(task.app).store.release(run.ticket):
-                report.released(run.ticket, "refused at its start")
+        if run.waits:
+            if not goes_back and state != states.RETRY and runtime(task.app).store.release(run.ticket):
+                report.released(run.ticket, "refused at its start")  # for good: what it waited with is free for others
             return
         if run.next_hop is not None:
             if run.holds:
                 _go_on_as_retry(task, run)
-        elif state == states.REJECTED and isinstance(retval, Reject) and retval.requeue and task.acks_late:
+        elif goes_back:
             wait_ms = runtime(task.app).queue_lease_ms(run.options)
             runtime(task.app).store.requeue(run.ticket, run=run.run_id, hop=run.ticket.hop, wait_ms=wait_ms)
         elif state is None:

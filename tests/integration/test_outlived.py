@@ -4,7 +4,7 @@ from contextlib import contextmanager
 
 import pytest
 from celery.app.task import Context
-from celery.exceptions import Ignore, Retry
+from celery.exceptions import Ignore, Reject, Retry
 from support.apps import unique
 from support.lock_db import held
 
@@ -118,3 +118,20 @@ def test_a_replacement_by_the_same_call_is_one_that_was_let_in(make_app, broker)
         with pytest.raises(Ignore):
             task.replace(task.s("evt"))
     assert not next_ticket(broker, header).meets_strategy(redelivered=False)
+
+
+def test_a_refused_run_whose_message_goes_back_to_the_queue_keeps_what_it_waited_with(make_app, broker, locks):
+    """It was to be rescheduled, and could not be published."""
+    task = unique(make_app(), settle, lock="until_and_while_executing", acks_late=True)
+    task.delay("evt")
+    (first,) = sent(broker)
+    with delivery(task, first) as running:
+        assert running.holds
+        task.delay("evt")
+        (second,) = [ticket for ticket in sent(broker) if ticket["id"] != first["id"]]
+        with delivery(task, second) as refused:
+            assert refused.waits
+            end.after_run(task, state="REJECTED", retval=Reject("no broker", requeue=True))
+            assert task.delay("evt").id == second["id"]
+            end.after_run(task, state="FAILURE", retval=ValueError())
+            assert not task.delay("evt").duplicate
