@@ -18,7 +18,8 @@ from celery.exceptions import (
     TimeLimitExceeded,
     WorkerLostError,
 )
-from support import held, results
+from support import held
+from support.shop_life import shop_for_a_module
 from support.waiting import eventually
 from support.worker_process import WorkerNode, WorkerProcess
 
@@ -29,12 +30,7 @@ CELERY_57 = VERSION >= (5, 7)
 def shop(shop_env, redis_server):
     import shop
 
-    redis_server.client(0).flushall()
-    vars(shop.app).pop("_once_more_runtime", None)
-    yield shop
-    vars(shop.app).pop("_once_more_runtime", None)
-    results.forget()
-    redis_server.client(0).flushall()
+    yield from shop_for_a_module(shop, redis_server)
 
 
 @pytest.fixture(scope="module")

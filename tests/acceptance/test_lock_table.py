@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 from celery import signals
-from support import held, results
+from support import held
 from support.broker import Broker
 from support.gates import Gates
+from support.shop_life import shop_for_a_module
 from support.waiting import eventually
 from support.worker_process import WorkerNode, WorkerProcess
 
@@ -37,12 +38,7 @@ CELLS = [(lock, moment, cell) for lock, row in TABLE.items() for moment, cell in
 def shop(shop_env, redis_server):
     import shop_locks
 
-    redis_server.client(0).flushall()
-    vars(shop_locks.app).pop("_once_more_runtime", None)
-    yield shop_locks
-    vars(shop_locks.app).pop("_once_more_runtime", None)
-    results.forget()
-    redis_server.client(0).flushall()
+    yield from shop_for_a_module(shop_locks, redis_server)
 
 
 @pytest.fixture(scope="module")

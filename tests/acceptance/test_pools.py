@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from support import held, results
+from support import held
+from support.shop_life import shop_for_a_module
 from support.waiting import eventually
 from support.worker_process import WorkerNode, WorkerProcess
 
@@ -15,12 +16,7 @@ LEASE_S = 1
 def shop(shop_env, redis_server):
     import shop
 
-    redis_server.client(0).flushall()
-    vars(shop.app).pop("_once_more_runtime", None)
-    yield shop
-    vars(shop.app).pop("_once_more_runtime", None)
-    results.forget()
-    redis_server.client(0).flushall()
+    yield from shop_for_a_module(shop, redis_server)
 
 
 @pytest.fixture(scope="module", params=["threads", "gevent", "solo"])
