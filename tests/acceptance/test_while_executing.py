@@ -70,6 +70,21 @@ def test_no_more_run_at_once_than_the_limit_says_and_no_slot_stays_idle_for_long
     assert took_s <= 2 * ideal_s, (took_s, ideal_s)
 
 
+def and_leaves_nothing(floor, task, first, refused, error):
+    """Only the first call holds anything; a third one is let in at its publish and refused like the second; then all is free."""
+    eventually(lambda: not floor.broker.find(refused.id), what="the acknowledgement")
+    assert [(holder.task_id, holder.phase) for holder in held.holders(task, "a")] == [(first.id, "R")]
+    third = task.delay("a")
+    assert not third.duplicate
+    with pytest.raises(error):
+        third.get(timeout=30)
+    floor.gates.open("a:1")
+    assert first.get(timeout=30) == "a"
+    floor.settled()
+    assert len(floor.runs("a")) == 1
+    assert floor.free()
+
+
 @at_start
 def test_with_log_a_second_run_is_dropped_and_its_result_says_of_whom_it_is_a_duplicate(floor, occupied, shop_locks, lock):
     """Nobody who waits for it hangs, and what it waited with at the lock is free again."""
@@ -81,17 +96,7 @@ def test_with_log_a_second_run_is_dropped_and_its_result_says_of_whom_it_is_a_du
     assert isinstance(dropped.value, TaskRevokedError)
     assert (dropped.value.holder, dropped.value.digest) == (first.id, held.digest(task, "a"))
     assert (second.state, second.duplicate) == ("REVOKED", False)
-    eventually(lambda: not floor.broker.find(second.id), what="the acknowledgement")
-    assert [(holder.task_id, holder.phase) for holder in held.holders(task, "a")] == [(first.id, "R")]
-    third = task.delay("a")
-    assert not third.duplicate
-    with pytest.raises(DuplicateDropped):
-        third.get(timeout=30)
-    floor.gates.open("a:1")
-    assert first.get(timeout=30) == "a"
-    floor.settled()
-    assert len(floor.runs("a")) == 1
-    assert floor.free()
+    and_leaves_nothing(floor, task, first, second, DuplicateDropped)
 
 
 @at_start
@@ -102,17 +107,7 @@ def test_with_raise_a_second_run_fails_and_what_it_waited_with_is_free_again(flo
     with pytest.raises(LockConflict) as conflict:
         second.get(timeout=30)
     assert (conflict.value.holder, conflict.value.digest, second.state) == (first.id, held.digest(task, "a"), "FAILURE")
-    eventually(lambda: not floor.broker.find(second.id), what="the acknowledgement")
-    assert [(holder.task_id, holder.phase) for holder in held.holders(task, "a")] == [(first.id, "R")]
-    third = task.delay("a")
-    assert not third.duplicate
-    with pytest.raises(LockConflict):
-        third.get(timeout=30)
-    floor.gates.open("a:1")
-    assert first.get(timeout=30) == "a"
-    floor.settled()
-    assert len(floor.runs("a")) == 1
-    assert floor.free()
+    and_leaves_nothing(floor, task, first, second, LockConflict)
 
 
 @at_start

@@ -3,13 +3,13 @@
 import logging
 import pickle
 import signal
-import time
 
 import pytest
 from kombu.exceptions import EncodeError
 from support.apps import unique
 from support.commands import commands_of
 from support.lock_db import held
+from support.waiting import eventually
 
 from celery_once_more import ArgumentsError, ConfigurationError, LockConflict, StoreUnavailable, UniqueResult, signals
 from celery_once_more.reaper import ReapReport, reap
@@ -231,7 +231,7 @@ def test_reap_frees_what_lapsed_and_counts_it_per_task(make_app, locks, told):
     assert len(held(locks)) == 4
     told.clear()
 
-    time.sleep(0.2)  # the queue lease must pass, on the store's clock
+    eventually(lambda: two.lock_info("a") is None, what="the end of the last queue lease, on the store's clock")
     report = reap(app)
     assert isinstance(report, ReapReport)
     assert {name: counts.lapsed for name, counts in report.tasks.items()} == {one.name: 2, two.name: 1}
