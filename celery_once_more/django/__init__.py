@@ -1,4 +1,7 @@
-"""For Django (4.2 or later): unique tasks that are published when the transaction commits."""
+"""For Django (4.2 or later): unique tasks that are published when the transaction commits.
+
+In ``INSTALLED_APPS`` it is the app of the table that ``Reservations.django()`` writes: its migration, and its place in the admin.
+"""
 
 from __future__ import annotations
 
