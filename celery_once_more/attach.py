@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
@@ -31,6 +31,7 @@ class Sending:
     """One ``send_task`` of an app, while it is under way."""
 
     app: Celery
+    options: Mapping[str, Any]
     #: what the receiver took the lock with
     ticket: Ticket | None = None
 
@@ -43,7 +44,7 @@ def watched(app: Celery, send_task: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(send_task)
     def send(*args: Any, **kwargs: Any) -> Any:
-        sending = Sending(app)
+        sending = Sending(app, kwargs)
         token = _sending.set(sending)
         try:
             return send_task(*args, **kwargs)
@@ -77,7 +78,7 @@ def before_publish(sender: str, headers: dict[str, Any], body: Any, exchange: An
     _strip(headers)
     if task.once_more.lock is not None:
         queue = queues.delivered_from(sending.app, getattr(exchange, "name", exchange), routing_key)
-        sending.ticket = _take(task, headers, body, queue)
+        sending.ticket = _take(task, headers, body, queue, sending.options)
 
 
 def _strip(headers: dict[str, Any]) -> None:
@@ -86,7 +87,7 @@ def _strip(headers: dict[str, Any]) -> None:
         headers.pop(name, None)
 
 
-def _take(task: Task, headers: dict[str, Any], body: Any, queue: str | None) -> Ticket | None:
+def _take(task: Task, headers: dict[str, Any], body: Any, queue: str | None, sent_with: Mapping[str, Any]) -> Ticket | None:
     """The ticket of a lock that was taken."""
     rt, options = runtime(task.app), task.once_more
     try:
@@ -95,7 +96,8 @@ def _take(task: Task, headers: dict[str, Any], body: Any, queue: str | None) -> 
             headers[HEADER] = ticket.to_header()
             return None
         eta_s, expires_s = rt.seconds_until(headers.get("eta")) or 0.0, rt.seconds_until(headers.get("expires"))
-        answer = rt.store.acquire(ticket, wait_ms=rt.wait_ms(options, eta_s, expires_s), period_ms=rt.period_ms(options, eta_s))
+        answer = rt.store.acquire(ticket, wait_ms=rt.wait_ms(options, eta_s, expires_s), period_ms=rt.period_ms(options, eta_s),
+                                  place=rt.place(queue, eta_s, by=sent_with))  # fmt: skip
     except (ArgumentsError, TypeError, StoreUnavailable) as exc:
         logger.warning("task %s[%s], published by name, goes without a ticket: %s", task.name, headers["id"], exc)
         return None

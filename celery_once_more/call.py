@@ -9,6 +9,7 @@ from typing import Any
 
 from celery import Task
 
+from celery_once_more.locks import Place
 from celery_once_more.options import Options
 from celery_once_more.outgoing import carrying
 from celery_once_more.runtime import Runtime, runtime
@@ -45,6 +46,10 @@ class Call:
     @property
     def wait_ms(self) -> int:
         return self.runtime.wait_ms(self.options, self.eta_s, self.expires_s)
+
+    def place(self, ticket: Ticket) -> Place | None:
+        """Where its message can be looked for."""
+        return self.runtime.place(ticket.queue, self.eta_s, by=self.message)
 
     @property
     def period_ms(self) -> int:

@@ -59,7 +59,8 @@ def move_on(call: Call, ticket: Ticket, run: Run) -> Any:
 def _requeue(call: Call, ticket: Ticket, run: Run, following: Ticket) -> bool:
     """The lock waits for the next message; ``False``: the store did not answer, and the end of the run asks it once more."""
     try:
-        if call.runtime.store.requeue(ticket, run=run.run_id if run.holds else "", hop=following.hop, wait_ms=HANDOVER_MS):
+        if call.runtime.store.requeue(ticket, run=run.run_id if run.holds else "", hop=following.hop, wait_ms=HANDOVER_MS,
+                                      place=call.place(ticket)):  # fmt: skip
             run.left = True
             return True
     except StoreUnavailable as exc:

@@ -10,10 +10,11 @@ from celery import Task, states
 from celery.exceptions import Ignore
 
 from celery_once_more import report, reschedule
+from celery_once_more.again import ignores_result
 from celery_once_more.call import Call
 from celery_once_more.exceptions import DuplicateDropped, LockConflict
 from celery_once_more.locks import Holder
-from celery_once_more.put_off import ignores_result, put_off
+from celery_once_more.put_off import put_off
 from celery_once_more.run import Run
 from celery_once_more.runtime import runtime
 from celery_once_more.ticket import TRIES_HEADER, Ticket, tries

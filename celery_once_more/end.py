@@ -32,8 +32,7 @@ def after_run(task: Task, state: str | None = None, retval: Any = None, **_: Any
             if run.holds:
                 _go_on_as_retry(task, run)
         elif goes_back:
-            wait_ms = runtime(task.app).queue_lease_ms(run.options)
-            runtime(task.app).store.requeue(run.ticket, run=run.run_id, hop=run.ticket.hop, wait_ms=wait_ms)
+            runtime(task.app).back_to_queue(run)
         elif state is None:
             _cut_short(task, run)
         elif state != states.RETRY:
@@ -62,9 +61,13 @@ def _cut_short(task: Task, run: Run) -> None:
     rt = runtime(task.app)
     if not rt.runs_in_main_process:
         return
-    revoked = rt.lingering.pop(run.run_id, None) is not None
+    told = rt.lingering.pop(run.run_id, None)  # cancelled, after a lost connection or at a shutdown, is not revoked
+    revoked = told is not None and told.revoked
     if task.acks_late and not revoked:
-        rt.store.requeue(run.ticket, run=run.run_id, hop=run.ticket.hop, wait_ms=rt.queue_lease_ms(run.options))
+        rt.back_to_queue(run)
+        told = rt.lingering.pop(run.run_id, None)
+        if told is not None and told.revoked and rt.store.release(run.ticket):  # it was told meanwhile
+            report.released(run.ticket, "revoked")
     elif rt.store.finish(run.ticket, run=run.run_id, only_this_message=True) == "freed":
         report.released(run.ticket, "revoked" if revoked else "cut short")
 

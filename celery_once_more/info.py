@@ -14,6 +14,7 @@ from celery_once_more.exceptions import ConfigurationError
 from celery_once_more.locks import Held
 from celery_once_more.run import fresh_ticket
 from celery_once_more.runtime import runtime
+from celery_once_more.ticket import Ticket
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,11 +45,7 @@ def lock_info(task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Loc
         ArgumentsError, TypeError: the call has no digest.
         StoreUnavailable: the store did not answer.
     """
-    if task.once_more.lock is None:
-        raise ConfigurationError(f"task {task.name!r} has no lock; give it lock=…")
-    queue = queues.published_to(task.app, queues.resolve(task, args, kwargs, {}))
-    ticket = fresh_ticket(task, task.once_more, args, kwargs, task_id="", queue=queue, series=0)
-    held = runtime(task.app).store.holder(ticket)
+    held = runtime(task.app).store.holder(ticket_of(task, args, kwargs))
     if held is None:
         return None
     return LockInfo(
@@ -61,6 +58,18 @@ def lock_info(task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Loc
         token=held.token or None,
         _held=held,
     )
+
+
+def ticket_of(task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Ticket:
+    """What a publish of these arguments would ask the store with; no service is asked.
+
+    Raises:
+        ConfigurationError, ArgumentsError, TypeError: as :func:`lock_info`.
+    """
+    if task.once_more.lock is None:
+        raise ConfigurationError(f"task {task.name!r} has no lock; give it lock=…")
+    queue = queues.published_to(task.app, queues.resolve(task, args, kwargs, {}))
+    return fresh_ticket(task, task.once_more, args, kwargs, task_id="", queue=queue, series=0)
 
 
 def release_lock(task: Task, info: LockInfo) -> bool:

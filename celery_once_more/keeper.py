@@ -1,7 +1,8 @@
 """One keeper per worker, in its main process, renews the lease of everything that its pool is running.
 
 A daemon thread, so that it depends on no event loop and no connection to the broker; it stops last, when the whole worker has
-stopped. Each beat is one pipelined round trip. It also reaps a few buckets a beat, so that nothing depends on beat alone.
+stopped. Each beat is one pipelined round trip. It also reaps a few buckets a beat, so that nothing depends on beat alone, and
+says of which messages that nobody finds its worker knows.
 """
 
 from __future__ import annotations
@@ -12,18 +13,22 @@ import logging
 import os
 import threading
 import time
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from celery import bootsteps
 from celery.worker import state
+from celery.worker.request import Request
 
-from celery_once_more import report
+from celery_once_more import discarded, report
 from celery_once_more.exceptions import OnceMoreError
 from celery_once_more.locks import Renew
 from celery_once_more.locks.keys import BUCKETS
 from celery_once_more.reaper import reap
 from celery_once_more.run import Run
-from celery_once_more.runtime import runtime
+from celery_once_more.runtime import milliseconds, runtime
+from celery_once_more.ticket import new_run_id
+from celery_once_more.unread import unread
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +38,7 @@ _at_work = threading.Lock()
 #: beats in one lease
 BEATS = 3
 #: seconds; how soon a keeper sees that something with a shorter lease runs
-LOOK_AFTER = 1.0
+LOOK_AFTER = 0.25
 #: buckets reaped by each beat
 BUCKETS_A_BEAT = 16
 
@@ -50,6 +55,8 @@ class Keeper:
         self._seen: set[str] = set()
         self._told: set[str] = set()
         self._buckets = itertools.cycle(range(BUCKETS))
+        self._worker = new_run_id()
+        self._consumer: Callable[[], Any] = lambda: None
 
     def check(self) -> None:
         """Let a wrong setting end the worker at its start, with a sentence, and not every task later.
@@ -62,8 +69,9 @@ class Keeper:
             _ = rt.store
         _ = rt.settings
 
-    def start(self, over: threading.Event) -> None:
-        """Beat in a thread of its own until ``over`` is set."""
+    def start(self, over: threading.Event, consumer: Callable[[], Any]) -> None:
+        """Beat in a thread of its own until ``over`` is set; ``consumer``: the worker's, if it has one just then."""
+        self._consumer = consumer
         threading.Thread(target=self._run, args=(over,), name="celery-once-more-keeper", daemon=True).start()
 
     def _run(self, over: threading.Event) -> None:
@@ -95,6 +103,20 @@ class Keeper:
         self.renew([*active_runs(), *list(runtime(self.app).lingering.values())])
         if self._locking():
             reap(self.app, buckets=list(itertools.islice(self._buckets, BUCKETS_A_BEAT)))
+            if runtime(self.app).broker is not None:
+                self.vouch()
+
+    def vouch(self) -> None:
+        """Say of which messages, looked for and not found, this worker knows: those that wait in its memory to be run; any of
+        them, while it has not read what the broker answered."""
+        suspects, lease_ms = runtime(self.app).store.suspects, milliseconds(runtime(self.app).settings.lease)
+        asked = suspects.ask(self._worker, lease_ms=lease_ms)
+        if asked.suspects:
+            consumer = self._consumer()
+            any_of_them = unread(consumer)  # asked first: what is read meanwhile is a request by then
+            here = {request.id for request in (*_copy(state.requests.values), *held_back(consumer))}
+            known = [w for w in asked.suspects if any_of_them or w.task_id in here]
+            suspects.vouch(self._worker, asked, known, lease_ms=lease_ms)
 
     def renew(self, runs: list[Run]) -> None:
         """A run that is seen for the first time may not have been let in: only from the second on is its lock taken again
@@ -126,13 +148,26 @@ class Keeper:
 
 def active_runs() -> list[Run]:
     """What this worker's pool is running, as far as it asks for locks."""
+    found = (getattr(request, "once_more_run", None) for request in _copy(lambda: state.active_requests))
+    return [run for run in found if run is not None]
+
+
+def _copy(requests: Callable[[], Iterable[Any]]) -> list[Any]:
     while True:
         try:
-            requests = list(state.active_requests)
-            break
-        except RuntimeError:  # the set changed while it was copied
+            return list(requests())
+        except RuntimeError:  # they changed while they were copied
             continue
-    return [run for run in (getattr(request, "once_more_run", None) for request in requests) if run is not None]
+
+
+def held_back(consumer: Any) -> list[Any]:
+    """Requests that wait in a worker's memory for their ETA (as ``inspect scheduled`` finds them), or for their rate limit."""
+    if consumer is None:
+        return []
+    entries = [waiting.entry for waiting in _copy(lambda: consumer.timer.schedule.queue)]  # tuples, or greenlets that bear one
+    timed = [entry.args[0] for entry in entries if entry.args]
+    limited = [item[0] for bucket in _copy(consumer.task_buckets.values) if bucket for item in _copy(bucket.contents.__iter__)]
+    return [request for request in (*timed, *limited) if isinstance(request, Request)]
 
 
 class KeeperStep(bootsteps.StartStopStep):
@@ -145,4 +180,6 @@ class KeeperStep(bootsteps.StartStopStep):
         keeper = Keeper(parent.app)
         keeper.check()
         _hold_back_forks()
-        keeper.start(parent.blueprint.shutdown_complete)
+        if parent.consumer is not None:
+            discarded.watch(parent.consumer)
+        keeper.start(parent.blueprint.shutdown_complete, lambda: parent.consumer)

@@ -119,9 +119,10 @@ def _acquire(call: Call, ticket: Ticket, waits_s: float) -> Answer:
     Raises:
         StoreUnavailable: the store did not answer.
     """
+    call.runtime.settle_doubts()
     until, pause = time.monotonic() + waits_s, FIRST_PAUSE
     while True:
-        answer = call.runtime.store.acquire(ticket, wait_ms=call.wait_ms, period_ms=call.period_ms)
+        answer = call.runtime.store.acquire(ticket, wait_ms=call.wait_ms, period_ms=call.period_ms, place=call.place(ticket))
         if answer.verdict != "refused" or _is_own_duplicate(call, ticket):
             return answer
         left = until - time.monotonic()
@@ -134,15 +135,18 @@ def _acquire(call: Call, ticket: Ticket, waits_s: float) -> Answer:
 
 def _outage(call: Call, ticket: Ticket, exc: StoreUnavailable, must_run: bool) -> Any:
     policy = call.options.on_outage or call.runtime.settings.on_outage
-    if policy == "raise" and not must_run:
-        report.unavailable(ticket, "acquire", exc, "StoreUnavailable raised")
-        try:  # the reply may have been lost after the lock was taken
-            call.runtime.store.release(ticket)
-        except StoreUnavailable:
-            pass
-        raise exc
-    report.unavailable(ticket, "acquire", exc, "published without a lock")
-    return call.publish(ticket if must_run else None)
+    raises = policy == "raise" and not must_run
+    report.unavailable(ticket, "acquire", exc, "StoreUnavailable raised" if raises else "published without a lock")
+    if must_run:
+        return call.publish(ticket)
+    call.runtime.doubtful.append(ticket)
+    if not raises:
+        return call.publish(None)
+    try:
+        call.runtime.settle_doubts()
+    except StoreUnavailable:
+        pass  # the next publish does it
+    raise exc
 
 
 def _without_old_tickets(message: dict[str, Any]) -> dict[str, Any]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from celery import Task
 from celery.exceptions import Ignore, Reject
 
-from celery_once_more import queues
+from celery_once_more import delays, queues
+from celery_once_more.again import again
 from celery_once_more.exceptions import StoreUnavailable
 from celery_once_more.outgoing import Reentry, reentering
 from celery_once_more.run import Run
@@ -38,13 +39,7 @@ def put_off(task: Task, run: Run, seconds: float | None = None, *, tries: int = 
     request, rt = task.request, runtime(task.app)
     if seconds is None:
         seconds = rt.lease_ms(run.options) / 1000
-    signature = task.signature_from_request(
-        request,
-        countdown=rt.held_s(seconds),
-        retries=request.retries,
-        ignore_result=ignores_result(task, request),  # Celery 5.6 forgets it
-        add_to_parent=False,
-    )
+    signature = again(task, delays.held_s(task.app, seconds))
     if "queue" in signature.options:  # not through its exchange, which would make copies for other queues again each time
         straight = queues.straight(task.app, signature.options["queue"])
         if straight is None and run.answer is not None and run.answer.verdict == "busy":
@@ -65,9 +60,3 @@ def put_off(task: Task, run: Run, seconds: float | None = None, *, tries: int = 
             raise Ignore("could not be put off, while its run lives") from exc
         raise StoreUnavailable(f"task {task.name}[{request.id}] could neither have its lock nor be put off: {exc}") from exc
     raise Ignore("put off")
-
-
-def ignores_result(task: Task, request: Any) -> bool:
-    """What the call says, else what the task says: ``Context`` has a default that looks like an answer."""
-    said = vars(request).get("ignore_result")
-    return bool(task.ignore_result if said is None else said)

@@ -15,6 +15,8 @@ from celery import Celery, Task
 from kombu.entity import Queue
 from kombu.transport.native_delayed_delivery import MAX_NUMBER_OF_BITS_TO_USE
 
+from celery_once_more import delays
+
 #: what ``send_task`` takes by name, and so does not show to a router
 NOT_ROUTED = frozenset(
     "countdown eta producer connection router result_cls expires publisher link link_error add_to_parent group_id "
@@ -89,19 +91,19 @@ def way_back(app: Celery, delivery: Mapping[str, Any]) -> dict[str, Any]:
 def straight(app: Celery, name: str) -> dict[str, Any] | None:
     """What to publish with to this queue and no other, past its exchange; ``None``: only a broadcast reaches it."""
     queue = _declared(app, name)
-    if _type(getattr(queue, "exchange", None)) == "fanout" and _driver(app) != "amqp":
+    if _type(getattr(queue, "exchange", None)) == "fanout" and delays.driver(app) != "amqp":
         return None
     return {"queue": name, "exchange": None, "routing_key": None, "exchange_type": "direct"}
 
 
-def delays_in_broker(app: Celery) -> bool:
-    """Whether RabbitMQ keeps messages until their ETA, which it counts in whole seconds and refuses below one."""
-    declared = app.amqp.queues.values()
-    return any((queue.queue_arguments or {}).get("x-queue-type") == "quorum" for queue in declared) and _driver(app) == "amqp"
-
-
-def _driver(app: Celery) -> str:
-    return str(app.producer_pool.connections.connection.transport.driver_type)
+def is_one_list(app: Celery, name: str) -> bool:
+    """Whether a message that goes to the queue of this name stands there, and nowhere else."""
+    queue = _declared(app, name)
+    if not isinstance(queue, Queue) or queue.name != name or _type(queue.exchange) != "direct":
+        return False
+    bound = [other for other in app.amqp.queues.values() for source, key in _bindings(other)
+             if source.name == queue.exchange.name and key == queue.routing_key]  # fmt: skip
+    return len(bound) == 1
 
 
 def _declared(app: Celery, queue: Any) -> Any:

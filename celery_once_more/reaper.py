@@ -1,4 +1,4 @@
-"""Frees locks whose holder lapsed: nobody renewed it, so nobody alive stands behind it.
+"""Frees locks behind which nobody alive stands: their holder lapsed, since nobody renewed it, or its message is gone.
 
 What it cannot know is whether a lapsed run really is dead; a wrong free costs at most one more queued copy, never two
 runs at once, because the start of a run is the authority.
@@ -14,7 +14,7 @@ from typing import Any
 
 from celery import Celery, Task
 
-from celery_once_more import report
+from celery_once_more import orphans, report
 from celery_once_more.locks.keys import BUCKETS
 from celery_once_more.runtime import runtime
 
@@ -29,10 +29,12 @@ EXPIRES = 60
 class Counts:
     #: freed: its lease, or queue lease, had passed
     lapsed: int = 0
-    #: freed: its message was proved gone
+    #: freed: two looks missed its message, and no worker knew of it
     orphaned: int = 0
     #: freed as it should be: the period of ``until_expired`` was over
     expired: int = 0
+    #: looked at and kept: its deadline had moved on, or its message was found, or missed for the first time, or is unknown
+    kept: int = 0
 
 
 @dataclass
@@ -41,8 +43,6 @@ class ReapReport:
 
     #: per task name
     tasks: dict[str, Counts] = field(default_factory=lambda: defaultdict(Counts))
-    #: entries whose deadline had moved on: looked at, and kept
-    kept: int = 0
     #: digests whose record this package cannot read: left alone
     unreadable: list[str] = field(default_factory=list)
 
@@ -58,6 +58,10 @@ class ReapReport:
     def orphaned(self) -> int:
         return sum(counts.orphaned for counts in self.tasks.values())
 
+    @property
+    def kept(self) -> int:
+        return sum(counts.kept for counts in self.tasks.values())
+
     def as_dict(self) -> dict[str, Any]:
         """The JSON that the task ``celery_once_more.reap`` returns."""
         return {
@@ -70,22 +74,35 @@ class ReapReport:
         }
 
 
-def reap(app: Celery, *, buckets: Iterable[int] = range(BUCKETS)) -> ReapReport:
+def reap(app: Celery, *, buckets: Iterable[int] | None = None) -> ReapReport:
     """One pass. Two at once do no harm; at most ``once_more_reap_limit`` holders are freed, the rest is the next pass's.
+
+    Args:
+        buckets: free only what lapsed, in these of the store's 256 buckets.
 
     Raises:
         StoreUnavailable: the store did not answer; what was freed until then stays freed.
     """
     rt = runtime(app)
-    reaped = rt.store.reap(buckets, limit=rt.settings.reap_limit)
+    limit = rt.settings.reap_limit
+    reaped = rt.store.reap(range(BUCKETS) if buckets is None else buckets, limit=limit)
     report.reaped(reaped.lapsed)
-    done = ReapReport(kept=reaped.kept, unreadable=reaped.foreign)
+    done = ReapReport(unreadable=reaped.foreign)
+    for task in reaped.kept:
+        done.tasks[task].kept += 1
     for holder in reaped.lapsed:
         counts = done.tasks[holder.task]
         if holder.phase == "kept":
             counts.expired += 1
         else:
             counts.lapsed += 1
+    if buckets is None:
+        gone, kept = orphans.free(rt, limit=limit - len(reaped.lapsed))
+        for waiting in gone:
+            report.orphaned(waiting)
+            done.tasks[waiting.task].orphaned += 1
+        for waiting in kept:
+            done.tasks[waiting.task].kept += 1
     for digest in reaped.foreign:
         logger.error("lock %s: its record in the store is not ours, and is left alone", digest)
     return done

@@ -8,7 +8,7 @@ from typing import Any
 
 from celery_once_more import signals
 from celery_once_more.exceptions import StoreUnavailable
-from celery_once_more.locks import Answer, Holder, Lapsed
+from celery_once_more.locks import Answer, Holder, Lapsed, Waiting
 from celery_once_more.ticket import Ticket
 
 logger = logging.getLogger("celery_once_more")
@@ -59,6 +59,12 @@ def reaped(lapsed: Iterable[Lapsed]) -> None:
         logger.warning("task %s[%s]: lock %s lapsed while %s, and was freed",
                        holder.task, holder.task_id, holder.digest, holder.phase)  # fmt: skip
         signals.lock_reaped.send(sender=holder.task, task_id=holder.task_id, digest=holder.digest, phase=holder.phase)
+
+
+def orphaned(waiting: Waiting) -> None:
+    logger.warning("task %s[%s]: lock %s: its message is gone, and no worker knows of it: freed",
+                   waiting.task, waiting.task_id, waiting.digest)  # fmt: skip
+    signals.lock_reaped.send(sender=waiting.task, task_id=waiting.task_id, digest=waiting.digest, phase="waiting")
 
 
 def unavailable(ticket: Ticket, act: str, error: StoreUnavailable, decision: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 
+from celery_once_more import delays
 from celery_once_more.options import Options
 from celery_once_more.runtime import Runtime
 
@@ -20,5 +21,5 @@ LONGEST = 300.0
 def countdown(rt: Runtime, options: Options, tries: int, expires_s: float | None) -> float:
     """Seconds to wait after ``tries`` times."""
     wait = min(options.countdown * GROWTH ** min(tries, 64), max(LONGEST, options.countdown))
-    wait = rt.held_s(wait * random.uniform(1 - JITTER, 1 + JITTER))
-    return wait if expires_s is None else rt.whole_s(max(0.0, min(wait, expires_s)))
+    wait = delays.held_s(rt.app, wait * random.uniform(1 - JITTER, 1 + JITTER))
+    return wait if expires_s is None else delays.whole_s(rt.app, max(0.0, min(wait, expires_s)))

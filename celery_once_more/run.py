@@ -41,6 +41,8 @@ class Run:
     #: the hop of a retry that was published before the lock could wait for it: while the body goes on
     #: (``retry(throw=False)``), or while the store did not answer; the end of the run makes up for it
     next_hop: int | None = None
+    #: it was revoked while it ran: its message does not come again
+    revoked: bool = False
     #: the lock went on to another message, or is known to be another run's: the end of this run has nothing to free
     left: bool = False
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
+from collections import deque
 from collections.abc import Mapping
 from datetime import datetime
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 from celery import Celery
 from celery.utils.time import maybe_iso8601, maybe_make_aware
 
-from celery_once_more import queues, report
+from celery_once_more import brokers, report
 from celery_once_more.exceptions import ConfigurationError, StoreUnavailable
-from celery_once_more.locks import LockStore
-from celery_once_more.locks.connect import connect, is_redis, masked, ssl_options
+from celery_once_more.locks import LockStore, Place
+from celery_once_more.locks.connect import connect, is_redis, masked, options_of
 from celery_once_more.locks.redis import RedisStore
 from celery_once_more.options import Options
 from celery_once_more.run import Run
@@ -26,8 +27,8 @@ from celery_once_more.ticket import Ticket
 logger = logging.getLogger(__name__)
 
 _ATTRIBUTE = "_once_more_runtime"
-#: seconds; a put-off message must be on its way again well within the broker's visibility timeout (kombu's default)
-VISIBILITY_TIMEOUT = 3600.0
+#: publishes that were not answered, of which a process remembers so many
+DOUBTFUL = 1000
 
 
 class Runtime:
@@ -35,8 +36,12 @@ class Runtime:
         self.app = app
         #: in a worker's main process, by run id: what Celery counts as over while its child still lives
         self.lingering: dict[str, Run] = {}
+        #: publishes that were not answered, and sent without a lock or not at all: a store that was only slow may take it yet
+        self.doubtful: deque[Ticket] = deque(maxlen=DOUBTFUL)
         #: the main process of a worker of this app, once there is one
         self.worker_pid: int | None = None
+        #: by queue, what :meth:`place` found
+        self._places: dict[str, str] = {}
 
     @property
     def runs_in_main_process(self) -> bool:
@@ -58,6 +63,27 @@ class Runtime:
             window_ms=milliseconds(settings.redelivery_window),
         )
 
+    @cached_property
+    def broker(self) -> brokers.RedisBroker | None:
+        return brokers.broker(self.app)
+
+    def place(self, queue: str | None, eta_s: float = 0.0, *, by: Mapping[str, Any] = MappingProxyType({})) -> Place | None:
+        """Where a message to this queue, which starts in ``eta_s``, can be looked for.
+
+        Args:
+            by: what it is published with; a connection of its own may lead to another broker.
+        """
+        own = by.get("connection") or by.get("producer")
+        if own is not None and (self.broker is None or not self.broker.is_behind(own)):
+            return None
+        if self.broker is None or queue is None:
+            return None
+        name = self._places.get(queue) or self.broker.place(queue)
+        if name is None:
+            return None
+        self._places[queue] = name
+        return Place(name=name, eta_ms=max(0, round(eta_s * 1000)))
+
     def lease_ms(self, options: Options) -> int:
         """How long a run of these options keeps its lock without being renewed."""
         return milliseconds(options.lease or self.settings.lease)
@@ -75,6 +101,15 @@ class Runtime:
         """The period of a message that starts in ``eta_s``; 0: its lock has none."""
         return milliseconds(max(eta_s, 0.0) + options.ttl) if options.ttl else 0
 
+    def back_to_queue(self, run: Run) -> None:
+        """The message of a run comes again: its lock waits for that.
+
+        Raises:
+            StoreUnavailable: the store did not answer; its lock ends with its lease.
+        """
+        self.store.requeue(run.ticket, run=run.run_id, hop=run.ticket.hop, wait_ms=self.queue_lease_ms(run.options),
+                           place=self.place(run.ticket.queue))  # fmt: skip
+
     def give_back(self, ticket: Ticket) -> None:
         """Free a lock that was taken for a message which was not published after all."""
         try:
@@ -83,15 +118,18 @@ class Runtime:
         except StoreUnavailable as exc:
             report.unavailable(ticket, "release", exc, "the lock stays until its queue lease ends")
 
-    def held_s(self, seconds: float) -> float:
-        """``seconds`` for which a worker may hold a message back: never more than half the broker's visibility timeout."""
-        transport = self.app.conf.broker_transport_options or {}
-        visible_s = float(transport.get("visibility_timeout") or VISIBILITY_TIMEOUT)
-        return self.whole_s(max(0.05, min(seconds, visible_s / 2)))
+    def settle_doubts(self) -> None:
+        """Free what publishes of this process took, perhaps, when the store did not answer them.
 
-    def whole_s(self, seconds: float) -> float:
-        """``seconds`` in a form that the broker can delay a message by: rounded up, where it does so by whole ones."""
-        return float(math.ceil(seconds)) if queues.delays_in_broker(self.app) else seconds
+        Raises:
+            StoreUnavailable: the store does not answer yet.
+        """
+        while self.doubtful:
+            ticket = self.doubtful[0]
+            if self.store.release(ticket):
+                report.released(ticket, "publish failed")
+            if ticket in self.doubtful:  # another thread may have been here
+                self.doubtful.remove(ticket)
 
     def seconds_until(self, moment: Any) -> float | None:
         """An ``eta`` or ``expires`` in any form that Celery takes -> seconds from now; ``None`` where it makes no sense."""
@@ -114,11 +152,10 @@ class Runtime:
         broker = conf.broker_write_url
         broker = broker[0] if isinstance(broker, (list, tuple)) and broker else broker
         if is_redis(broker):
-            named = _of_sentinel(conf.broker_transport_options)
-            return self._fallback("broker", broker, {**ssl_options(conf.broker_use_ssl), **named})
+            return self._fallback("broker", broker, options_of(conf.broker_use_ssl, conf.broker_transport_options))
         if is_redis(conf.result_backend):
-            named = _of_sentinel(conf.result_backend_transport_options)
-            return self._fallback("result backend", conf.result_backend, {**ssl_options(conf.redis_backend_use_ssl), **named})
+            options = options_of(conf.redis_backend_use_ssl, conf.result_backend_transport_options)
+            return self._fallback("result backend", conf.result_backend, options)
         raise ConfigurationError(
             "neither the broker nor the result backend is a Redis: "
             "set once_more_redis_url (CELERY_ONCE_MORE_REDIS_URL in Django), for example 'redis://localhost:6379/2'"
@@ -129,17 +166,23 @@ class Runtime:
         return url, {**options, **self.settings.redis_options}
 
 
-def _of_sentinel(transport_options: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {k: v for k, v in (transport_options or {}).items() if k in ("master_name", "sentinel_kwargs")}
-
-
 def milliseconds(seconds: float) -> int:
     return max(1, round(seconds * 1000))
 
 
 def runtime(app: Celery) -> Runtime:
-    """The one of this app (a proxy stands for the app behind it)."""
-    behind = getattr(app, "_get_current_object", None)
-    app = behind() if behind is not None else app
+    """The one of this app."""
+    app = _behind(app)
     found: Runtime | None = vars(app).get(_ATTRIBUTE)
     return found if found is not None else vars(app).setdefault(_ATTRIBUTE, Runtime(app))
+
+
+def forget(app: Celery) -> None:
+    """Drop the one of this app, for a test that has changed its settings: the next look makes a new one."""
+    vars(_behind(app)).pop(_ATTRIBUTE, None)
+
+
+def _behind(app: Celery) -> Any:
+    """A proxy stands for the app behind it."""
+    behind = getattr(app, "_get_current_object", None)
+    return behind() if behind is not None else app

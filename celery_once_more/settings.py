@@ -50,14 +50,14 @@ class Settings:
         for key in sorted(key for key in spelled if key.startswith(PREFIX)):
             name = key[len(PREFIX) :]
             if name not in known:
-                raise ConfigurationError(f"unknown setting {key!r}{_nearest(key, [PREFIX + k for k in known])}")
+                raise ConfigurationError(f"unknown setting {key!r}{nearest(key, [PREFIX + k for k in known])}")
             value = conf.get(key, conf.get(spelled[key]))
             if value is not None:
                 given[name] = _CHECKS[name](key, value)
         return cls(**given)
 
 
-def _nearest(word: str, words: list[str]) -> str:
+def nearest(word: str, words: list[str]) -> str:
     close = difflib.get_close_matches(word, sorted(words), 1, 0.6)
     return f"; did you mean {close[0]!r}?" if close else f"; there are: {', '.join(sorted(words))}"
 

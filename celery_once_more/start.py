@@ -17,8 +17,9 @@ from celery._state import get_current_task
 from celery.exceptions import Ignore
 
 from celery_once_more import conflict, queues, report
+from celery_once_more.again import ignores_result
 from celery_once_more.exceptions import LockConflict, StoreUnavailable
-from celery_once_more.put_off import ignores_result, put_off
+from celery_once_more.put_off import put_off
 from celery_once_more.run import EXEMPT, Run, message_ticket, note, noted, options_of, run_of
 from celery_once_more.runtime import runtime
 from celery_once_more.ticket import HEADER, RUN_HEADER, is_exempt, new_run_id

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import os
+import threading
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -12,6 +14,7 @@ from celery.exceptions import Reject
 from celery.utils.imports import symbol_by_name
 
 from celery_once_more import attach, carry, end, info, publish, queues, reaper, start, strict_args
+from celery_once_more.again import again
 from celery_once_more.info import LockInfo
 from celery_once_more.options import Options
 from celery_once_more.outgoing import Reentry, reentering, reentry
@@ -20,6 +23,10 @@ from celery_once_more.run import EXEMPT, noted, run_of
 
 #: by name: a publisher's process never loads Celery's worker
 KEEPER = "celery_once_more.keeper:KeeperStep"
+#: held by the thread that binds a task; a new one in a forked child, in which nobody would open the old one
+_binding = [threading.RLock()]
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: _binding.__setitem__(0, threading.RLock()))
 
 
 class UniqueTask(Task):
@@ -68,11 +75,32 @@ class UniqueTask(Task):
             ConfigurationError: an option is wrong.
         """
         super().on_bound(app)
-        cls.once_more = Options.of(cls)
+        with _binding[0]:
+            cls._take_part(app)
+
+    @classmethod
+    def _take_part(cls, app: Celery) -> None:
+        options = Options.of(cls)
         if cls.track_started:
             cls.track_started, cls.once_more_track_started = False, True
         _put_gate(cls)
         _connect(app)
+        cls.once_more = options  # last: whoever sees it finds all the rest done
+
+    @classmethod
+    def _bound(cls) -> Celery:
+        """The app, to which this task is bound now, if it was not until now. Celery says of a task that it is bound while
+        another thread is about to bind it.
+
+        Raises:
+            ConfigurationError: an option is wrong.
+        """
+        app = cls._get_app()
+        if "once_more" not in vars(cls):
+            with _binding[0]:
+                if "once_more" not in vars(cls):
+                    cls._take_part(app)
+        return app
 
     def apply_async(self, args: Any = None, kwargs: Any = None, task_id: str | None = None, **options: Any) -> Any:
         """As Celery's, but for a duplicate: its caller gets the holder's result, or what ``on_conflict`` says.
@@ -84,7 +112,7 @@ class UniqueTask(Task):
             ConfigurationError: an option given with the call is wrong.
             StoreUnavailable: the lock store did not answer, and ``on_outage`` is ``raise``.
         """
-        self._get_app()  # binds the task, if nothing has until now
+        self._bound()
         ours, message = self.once_more.for_call(self, options)
 
         def send(**more: Any) -> Any:
@@ -103,7 +131,7 @@ class UniqueTask(Task):
         Raises:
             ArgumentsError, ConfigurationError: as ``apply_async``; also where a setting of the lock store is wrong.
         """
-        self._get_app()
+        self._bound()
         ours, message = self.once_more.for_call(self, dict(options))
         if ours.strict:
             strict_args.check(self, args, kwargs, message.get("task_id"), message)
@@ -112,16 +140,23 @@ class UniqueTask(Task):
 
     def retry(self, *args: Any, throw: bool = True, **options: Any) -> Any:
         """As Celery's; the retry carries the lock on."""
-        request = self.request
-        exempt = noted(request) is EXEMPT and self.once_more.lock is not None
-        again = Reentry("retry", request.id, run_of(request), body_goes_on=not throw, exempt=exempt)
         try:
-            with reentering(again):
+            with reentering(self._as_retry(body_goes_on=not throw)):
                 return super().retry(*args, throw=throw, **options)
         except Reject as exc:
             if isinstance(exc.reason, carry.RunOutlived):
                 raise exc.reason from None
             raise
+
+    def once_more_again(self, countdown: float) -> None:
+        """Publish the message of this run once more; it carries the lock on, and no retry is counted."""
+        with reentering(self._as_retry()):
+            again(self, countdown).apply_async()
+
+    def _as_retry(self, *, body_goes_on: bool = False) -> Reentry:
+        request = self.request
+        exempt = noted(request) is EXEMPT and self.once_more.lock is not None
+        return Reentry("retry", request.id, run_of(request), body_goes_on=body_goes_on, exempt=exempt)
 
     def replace(self, sig: Any) -> Any:
         """As Celery's; one signature with the digest of this run carries the lock on."""
@@ -147,7 +182,7 @@ class UniqueTask(Task):
             ArgumentsError, TypeError: the call has no digest.
             StoreUnavailable: the lock store did not answer.
         """
-        self._get_app()
+        self._bound()
         return info.lock_info(self, args, kwargs)
 
     def release_lock(self, info_: LockInfo, /) -> bool:
@@ -156,11 +191,11 @@ class UniqueTask(Task):
         Raises:
             StoreUnavailable: the lock store did not answer.
         """
-        self._get_app()
+        self._bound()
         return info.release_lock(self, info_)
 
     def AsyncResult(self, task_id: str, *, duplicate: bool = False, **kwargs: Any) -> UniqueResult:  # noqa: N802
-        app = self._get_app()
+        app = self._bound()
         result = UniqueResult(task_id, backend=self.backend, task_name=self.name, app=app, **kwargs)
         result.duplicate = duplicate
         return result

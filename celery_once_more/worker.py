@@ -84,9 +84,12 @@ class UniqueRequest(Request):
 
     def _announce_revoked(self, reason: str, terminated: bool, signum: Any, expired: bool) -> None:
         super()._announce_revoked(reason, terminated, signum, expired)
-        if terminated and self._stands() != "waiting":  # which it does where a greenlet has ended already
-            self._linger()
-            return
+        if terminated:
+            if self.once_more_run is not None:
+                self.once_more_run.revoked = True
+            self._linger()  # first: a greenlet that ends meanwhile finds it, or its lock waits already
+            if self._stands() != "waiting":
+                return
         with self._store("release", "its lock ends with its queue lease") as (run, rt):
             if run is not None and rt.store.release(run.ticket):
                 report.released(run.ticket, reason)
@@ -136,8 +139,7 @@ class UniqueRequest(Request):
         """The lock waits for the next delivery."""
         with self._store("requeue", "the next delivery waits for its lease to lapse") as (run, rt):
             if run is not None:
-                wait_ms = rt.queue_lease_ms(run.options)
-                rt.store.requeue(run.ticket, run=run.run_id, hop=run.ticket.hop, wait_ms=wait_ms)
+                rt.back_to_queue(run)
 
     def _free(self, reason: str) -> None:
         """Free what the run held, or what its message waited with where the child died before it could ask."""

@@ -8,7 +8,7 @@ none of them waits for a lock. Durations are milliseconds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -90,12 +90,37 @@ class Reaped:
     lapsed: list[Lapsed] = field(default_factory=list)
     #: records that this package cannot read; left alone
     foreign: list[str] = field(default_factory=list)
-    #: entries whose deadline had moved on: looked at, and kept
-    kept: int = 0
+    #: tasks of the entries whose deadline had moved on: looked at, and kept
+    kept: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where the message of a waiting holder can be looked for."""
+
+    #: names a list in a broker; only ``brokers.py`` reads it
+    name: str
+    #: until its ETA
+    eta_ms: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """A waiting holder whose message can be looked for, and may have been picked up by now."""
+
+    digest: str
+    series: int
+    hop: int
+    task_id: str
+    task: str
+    place: str
 
 
 class LockStore(Protocol):
-    def acquire(self, ticket: Ticket, *, wait_ms: int, period_ms: int = 0) -> Answer:
+    @property
+    def suspects(self) -> Suspects: ...
+
+    def acquire(self, ticket: Ticket, *, wait_ms: int, period_ms: int = 0, place: Place | None = None) -> Answer:
         """Admit a publish, or refuse it; a holder admitted waits for at most ``wait_ms``, and stays for ``period_ms``."""
 
     def release(self, ticket: Ticket) -> bool:
@@ -112,7 +137,7 @@ class LockStore(Protocol):
         published: just the message is remembered, and nothing where nothing was held.
         """
 
-    def requeue(self, ticket: Ticket, *, run: str | None, hop: int, wait_ms: int) -> bool:
+    def requeue(self, ticket: Ticket, *, run: str | None, hop: int, wait_ms: int, place: Place | None = None) -> bool:
         """Back to waiting for message ``hop`` of the call; ``False``: this run has no say any more, do not publish."""
 
     def confirm(self, ticket: Ticket, *, hop: int, wait_ms: int) -> None:
@@ -132,3 +157,32 @@ class LockStore(Protocol):
 
     def reap(self, buckets: Iterable[int], *, limit: int) -> Reaped:
         """Free what lapsed in some of the 256 buckets, at most ``limit`` holders."""
+
+    def waiting(self, *, limit: int) -> list[Waiting]:
+        """Holders whose messages can be looked for: all of them, or where more than ``limit`` locks are held, a random part."""
+
+    def release_all(self, waiting: Sequence[Waiting]) -> list[Waiting]:
+        """As :meth:`release`, for many, in one round trip; those that were freed."""
+
+
+class Suspects(Protocol):
+    """Waiting holders whose message one look did not find. A second one frees them, if no worker that lives knows of it."""
+
+    def noted(self) -> dict[Waiting, str]:
+        """All of them, and when each was noted."""
+
+    def note(self, missing: Mapping[Waiting, str], found: Iterable[Waiting], *, lease_ms: int) -> list[Waiting]:
+        """What one look has found, and what not (with what :meth:`noted` said before it, or ``""``): those proved gone."""
+
+    def ask(self, worker: str, *, lease_ms: int) -> Asked:
+        """The question to each worker, at every beat: which of them does it know of?"""
+
+    def vouch(self, worker: str, asked: Asked, known: Iterable[Waiting], *, lease_ms: int) -> None:
+        """Its answer, which is needed where there are any."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    suspects: list[Waiting]
+    #: when they were read, in ms on the store's clock
+    at: int

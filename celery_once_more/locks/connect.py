@@ -24,8 +24,9 @@ SCHEMES = {
     "redis+socket": "unix",
     "sentinel": "sentinel",
 }
-#: seconds; an outage must not block a publisher for long, and a repeated act answers as the first time
-DEFAULTS: dict[str, Any] = {"socket_connect_timeout": 1.0, "socket_timeout": 1.0}
+#: timeouts in seconds: an outage must not block a publisher for long, and a repeated act answers as the first time; and as many
+#: connections as one process may open, however many threads or greenlets it has
+DEFAULTS: dict[str, Any] = {"socket_connect_timeout": 1.0, "socket_timeout": 1.0, "max_connections": 50}
 RETRIES = 1
 Sentinel: Any = _Sentinel  # redis-py has no types for it
 
@@ -107,6 +108,12 @@ def _sentinel(url: str, given: dict[str, Any]) -> redis.Redis:
     sentinel: Any = Sentinel(hosts, sentinel_kwargs={**timeouts, **sentinel_kwargs}, **given)
     master: redis.Redis = sentinel.master_for(name, redis_class=redis.Redis)
     return master
+
+
+def options_of(use_ssl: Any, transport_options: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What Celery's own settings beside the URL of a broker or a result backend say, as redis-py options."""
+    named = {k: v for k, v in (transport_options or {}).items() if k in ("master_name", "sentinel_kwargs")}
+    return {**ssl_options(use_ssl), **named}
 
 
 def ssl_options(use_ssl: Any) -> dict[str, Any]:

@@ -34,6 +34,10 @@ class Keys:
         """What every key of a bucket begins with."""
         return f"{self.prefix}:{{{bucket:02x}}}:"
 
+    def looks(self) -> tuple[str, str]:
+        """Waiting holders whose message was not found, and when each worker last answered whether it knows of them."""
+        return f"{self.prefix}:{{looks}}:suspects", f"{self.prefix}:{{looks}}:workers"
+
     def due_of_bucket(self, bucket: int) -> list[str]:
         return [f"{self.bucket(bucket)}due:{shard}" for shard in range(SHARDS)]
 

@@ -6,6 +6,7 @@ A record is found by its digest, an index of deadlines by bucket and shard (``ke
 from __future__ import annotations
 
 import os
+import random
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
@@ -14,9 +15,10 @@ import redis
 from redis.exceptions import RedisError
 
 from celery_once_more.exceptions import StoreUnavailable
-from celery_once_more.locks import PHASES, Answer, Held, Holder, Lapsed, Reaped, Renew, Renewal
-from celery_once_more.locks.keys import Keys
+from celery_once_more.locks import PHASES, Answer, Held, Holder, Lapsed, Place, Reaped, Renew, Renewal, Suspects, Waiting
+from celery_once_more.locks.keys import BUCKETS, Keys
 from celery_once_more.locks.scripts import Arguments, script
+from celery_once_more.locks.suspects import RedisSuspects
 from celery_once_more.locks.wire import Wire
 from celery_once_more.ticket import Ticket
 
@@ -35,6 +37,7 @@ class RedisStore:
         self._wires: dict[int, Wire] = {}
         self.keys = Keys(prefix)
         self.window_ms = window_ms
+        self.suspects: Suspects = RedisSuspects(self._run, self.keys.looks())
 
     @property
     def wire(self) -> Wire:
@@ -50,9 +53,9 @@ class RedisStore:
         """redis-py's client over the same pool, for whoever wants to look at the records."""
         return self.wire.client
 
-    def acquire(self, ticket: Ticket, *, wait_ms: int, period_ms: int = 0) -> Answer:
+    def acquire(self, ticket: Ticket, *, wait_ms: int, period_ms: int = 0, place: Place | None = None) -> Answer:
         lock = ticket.lock
-        argv = (*_identity(ticket), lock.limit, lock.refuse_publish, wait_ms, period_ms)
+        argv = (*_identity(ticket), lock.limit, lock.refuse_publish, wait_ms, period_ms, *_place(place))
         return _answer(ticket, self._run("acquire", self._indexed(ticket), argv))
 
     def release(self, ticket: Ticket) -> bool:
@@ -69,10 +72,14 @@ class RedisStore:
     def finish(self, ticket: Ticket, *, run: str, only_this_message: bool = False) -> str:
         over = ticket.spent_member if only_this_message else ticket.done_member
         argv = (ticket.digest, ticket.series, run, over, self.window_ms, int(only_this_message))
-        return _text(self._run("finish", self._remembering(ticket), argv))
+        sent_again: list[Exception] = []
+        verdict = _text(self._run("finish", self._remembering(ticket), argv, on_failure=sent_again.append))
+        if verdict != "over":
+            return verdict
+        return "freed" if sent_again else "gone"  # by this very act, whose reply was lost; else another run of the call ended
 
-    def requeue(self, ticket: Ticket, *, run: str | None, hop: int, wait_ms: int) -> bool:
-        argv = (*_identity(ticket), run or "", hop, wait_ms, ticket.done_member, ticket.spent_member, ticket.stop)
+    def requeue(self, ticket: Ticket, *, run: str | None, hop: int, wait_ms: int, place: Place | None = None) -> bool:
+        argv = (*_identity(ticket), run or "", hop, wait_ms, ticket.done_member, ticket.spent_member, ticket.stop, *_place(place))
         return _text(self._run("requeue", self._remembering(ticket), argv)) == "kept"
 
     def confirm(self, ticket: Ticket, *, hop: int, wait_ms: int) -> None:
@@ -118,27 +125,52 @@ class RedisStore:
     def reap(self, buckets: Iterable[int], *, limit: int) -> Reaped:
         lapsed: list[Lapsed] = []
         foreign: list[str] = []
-        kept = 0
+        kept: list[str] = []
         todo = deque(buckets)
         while todo and len(lapsed) < limit:
             room = limit - len(lapsed)
             chunk = [todo.popleft() for _ in range(min(len(todo), room, REAP_BUCKETS))]
             batch = min(REAP_BATCH, room // len(chunk))
             calls = [(self.keys.due_of_bucket(bucket), (self.keys.bucket(bucket), batch)) for bucket in chunk]
-            for bucket, answer in zip(chunk, self._run_many("reap", calls), strict=True):
-                if isinstance(answer, Exception):
-                    raise _unavailable("reap", answer) from answer
-                freed, unread, looked_at = answer
+            for bucket, (freed, unread, still) in zip(chunk, self._each("reap", calls), strict=True):
                 lapsed += [_lapsed(task, digest, task_id, phase) for digest, task, task_id, phase in freed]
                 foreign += map(_text, unread)
-                kept += looked_at
-                if len(freed) + len(unread) + looked_at >= batch:
+                kept += map(_text, still)
+                if len(freed) + len(unread) + len(still) >= batch:
                     todo.append(bucket)  # there may be more
         return Reaped(lapsed=lapsed, foreign=foreign, kept=kept)
 
-    def _run(self, act: str, keys: Sequence[str], argv: Arguments) -> Any:
+    def waiting(self, *, limit: int) -> list[Waiting]:
+        found: list[Waiting] = []
+        todo, first = deque(range(BUCKETS)), random.randrange(BUCKETS)
+        todo.rotate(first)
+        while todo and limit > 0:
+            chunk = [todo.popleft() for _ in range(min(len(todo), limit, REAP_BUCKETS))]
+            batch = min(REAP_BATCH, limit // len(chunk))
+            calls = [
+                (self.keys.due_of_bucket(bucket), (self.keys.bucket(bucket), batch, random.randrange(1000))) for bucket in chunk
+            ]
+            for holders, looked_at in self._each("waiting", calls):
+                found += [Waiting(digest=_text(digest), series=series, hop=hop, task_id=_text(task_id), task=_text(task),
+                                  place=_text(place)) for digest, series, hop, task_id, task, place in holders]  # fmt: skip
+                limit -= looked_at
+        return found
+
+    def release_all(self, waiting: Sequence[Waiting]) -> list[Waiting]:
+        calls = [((self.keys.record(w.digest), self.keys.due(w.digest)), (w.digest, w.series, w.hop)) for w in waiting]
+        return [w for w, freed in zip(waiting, self._each("release", calls), strict=True) if freed]
+
+    def _each(self, act: str, calls: Sequence[tuple[Sequence[str], Arguments]]) -> list[Any]:
+        """The answers to all of them; one refusal is an outage."""
+        answers = self._run_many(act, calls)
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise _unavailable(act, answer) from answer
+        return answers
+
+    def _run(self, act: str, keys: Sequence[str], argv: Arguments, **how: Any) -> Any:
         try:
-            return script(act).run(self.wire, keys, argv)
+            return script(act).run(self.wire, keys, argv, **how)
         except (RedisError, OSError) as exc:
             raise _unavailable(act, exc) from exc
 
@@ -161,6 +193,10 @@ def _unavailable(act: str, exc: Exception) -> StoreUnavailable:
 
 def _identity(ticket: Ticket) -> tuple[str, str, int, str, int]:
     return ticket.digest, ticket.task, ticket.series, ticket.task_id, ticket.hop
+
+
+def _place(place: Place | None) -> tuple[str, int]:
+    return (place.name, place.eta_ms) if place is not None else ("", 0)
 
 
 def _refuse_start(ticket: Ticket) -> str:

@@ -24,11 +24,12 @@ class Script:
         self.text = (lua / "record.lua").read_text() + (lua / f"{name}.lua").read_text()
         self.sha = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
-    def run(self, wire: Wire, keys: Sequence[str], argv: Arguments) -> Any:
+    def run(self, wire: Wire, keys: Sequence[str], argv: Arguments, **how: Any) -> Any:
+        """``how``: as :meth:`Wire.send` takes it."""
         try:
-            return wire.send(("EVALSHA", self.sha, len(keys), *keys, *argv))
+            return wire.send(("EVALSHA", self.sha, len(keys), *keys, *argv), **how)
         except NoScriptError:
-            return wire.send(("EVAL", self.text, len(keys), *keys, *argv))
+            return wire.send(("EVAL", self.text, len(keys), *keys, *argv), **how)
 
     def run_many(self, wire: Wire, calls: Sequence[tuple[Sequence[str], Arguments]]) -> list[Any]:
         """All calls in one pipelined round trip; an answer may be the exception that this one call met."""
@@ -36,8 +37,8 @@ class Script:
         answers = wire.send_many(commands)
         again = [i for i, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
         if again:  # only these: what the others did is done, and their answers tell of it
-            wire.send(("SCRIPT", "LOAD", self.text))
-            for i, answer in zip(again, wire.send_many([commands[i] for i in again]), strict=True):
+            _, *repeated = wire.send_many([("SCRIPT", "LOAD", self.text), *(commands[i] for i in again)])
+            for i, answer in zip(again, repeated, strict=True):
                 answers[i] = answer
         return answers
 

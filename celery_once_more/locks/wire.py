@@ -1,18 +1,18 @@
 """Commands to Redis and their answers, in about half the time of ``redis.Redis.execute_command``.
 
-Connections are redis-py's, with its options, its pool and its retries. What is left out is its look at a connection before
-each use, which costs as much as the rest: a dead one shows itself when it is used, and the commands are sent again on a new
-one. An act that was sent twice changes nothing the second time, so here that is safe.
+What is left out is redis-py's look at a connection before each use, which costs as much as the rest: a dead one shows itself when
+it is used, and the commands are sent again on a new one. An act that was sent twice changes nothing the second time, so here that
+is safe.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import redis
-from redis.exceptions import ResponseError
+
+from celery_once_more.locks.connections import Connections
 
 Command = Sequence[str | int]
 
@@ -22,47 +22,28 @@ class Wire:
 
     def __init__(self, client: redis.Redis) -> None:
         self.client = client
-        self._pool = client.connection_pool
-        self._idle: deque[Any] = deque()  # of connections, which redis-py has no types for
+        most = client.connection_pool.max_connections
+        self._singly = Connections(client.connection_pool, max(1, most - 1))
+        #: a connection for the pipelines alone, so that a worker's leases are renewed however busy it is
+        self._many = Connections(client.connection_pool, 1) if most > 1 else self._singly
 
-    def send(self, command: Command) -> Any:
+    def send(self, command: Command, on_failure: Callable[[Exception], None] = lambda _: None) -> Any:
         """One command in one round trip.
+
+        Args:
+            on_failure: is told each time that it is sent again.
 
         Raises:
             redis.exceptions.RedisError: the server's refusal, or a connection that two tries could not use.
         """
-        (answer,) = self.send_many([command])
+        (answer,) = self._singly.exchange(pack(command), 1, on_failure)
         if isinstance(answer, Exception):
             raise answer
         return answer
 
     def send_many(self, commands: Sequence[Command]) -> list[Any]:
         """All commands in one pipelined round trip; an answer may be the server's refusal of this one, as an exception."""
-        packed = [b"".join(map(pack, commands))]
-        try:
-            connection = self._idle.pop()
-        except IndexError:
-            connection = self._pool.get_connection()
-
-        def exchange() -> list[Any]:
-            connection.send_packed_command(packed)
-            return [_answer(connection) for _ in commands]
-
-        try:
-            answers: list[Any] = connection.retry.call_with_retry(exchange, lambda _: connection.disconnect())
-        except BaseException:  # a time limit's signal, say: the answer may still come, and must not be taken for the next one's
-            connection.disconnect()
-            self._pool.release(connection)
-            raise
-        self._idle.append(connection)
-        return answers
-
-
-def _answer(connection: Any) -> Any:
-    try:
-        return connection.read_response()
-    except ResponseError as exc:
-        return exc
+        return self._many.exchange(b"".join(map(pack, commands)), len(commands), lambda _: None)
 
 
 def pack(command: Command) -> bytes:

@@ -7,16 +7,23 @@ from pathlib import Path
 
 import pytest
 from pytest_celery import CeleryWorkerCluster
+from support.proxy import Proxy
 from support.worker_process import WorkerNode, WorkerProcess
 
 HERE = Path(__file__).parent
 TESTS = HERE.parent
+#: milliseconds that the lock store is away from everybody, each way: the tests must not notice
+LATENCY = "ONCE_MORE_TEST_LATENCY_MS"
 
 
 @pytest.fixture(scope="session")
 def shop_env(redis_server):
     """What makes ``shop`` importable, and tells it where its Redis is; here and in every worker."""
     os.environ["SHOP_REDIS"] = f"redis://127.0.0.1:{redis_server.port}"
+    if os.environ.get(LATENCY):
+        proxy = Proxy(redis_server.port)
+        proxy.delay(float(os.environ[LATENCY]) / 1000)
+        os.environ["SHOP_LOCKS"] = f"redis://127.0.0.1:{proxy.port}"
     os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), str(TESTS), os.environ.get("PYTHONPATH", "")])
     sys.path.insert(0, str(HERE))
 

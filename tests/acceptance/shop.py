@@ -1,6 +1,7 @@
 """The app under test, as a user would write it: real tasks for real workers. Databases: 0 broker, 1 results, 2 locks, 3 witness.
 
-``SHOP_REDIS`` is the server's URL without a database; ``SHOP_CONF`` is JSON with more settings.
+``SHOP_REDIS`` is the server's URL without a database; ``SHOP_BROKER`` that of another broker; ``SHOP_LOCKS`` the way to the same
+server's locks, if it is another one; ``SHOP_CONF`` is JSON with more settings.
 """
 
 import json
@@ -9,20 +10,23 @@ import signal
 import sys
 import time
 
+import redis
 from celery import VERSION, Celery, Task
 from celery.concurrency.asynpool import AsynPool
 from celery.exceptions import Ignore, Reject
+from support.broker import Broker
 from support.witness import Witness
 
 from celery_once_more import LockLost, UniqueTask, current_lock
 from celery_once_more.locks.redis import RedisStore
 
 REDIS = os.environ["SHOP_REDIS"]
+LOCKS = f"{os.environ.get('SHOP_LOCKS', REDIS)}/2"
 witness = Witness(f"{REDIS}/3")
 
-app = Celery("shop", broker=f"{REDIS}/0", backend=f"{REDIS}/1")
+app = Celery("shop", broker=os.environ.get("SHOP_BROKER", f"{REDIS}/0"), backend=f"{REDIS}/1")
 app.conf.update(
-    once_more_redis_url=f"{REDIS}/2",
+    once_more_redis_url=LOCKS,
     worker_prefetch_multiplier=1,
     broker_connection_retry_on_startup=True,
     broker_transport_options={"visibility_timeout": 3600},
@@ -202,6 +206,12 @@ def _gated(self, key):
         return number
 
 
+def _noted(task_id, **headers):
+    """Whether the worker has noted that it fetched this message: before, its death loses it for kombu."""
+    held = [message["headers"] for message in Broker(redis.Redis.from_url(f"{REDIS}/0")).unacknowledged()]
+    return any({"id": task_id, **headers}.items() <= one.items() for one in held)
+
+
 def _put_crash_point(verb):
     """Die by SIGKILL just before or just after this act of the lock store, once, where the test has asked for it:
     ``witness.redis.hset("die at", task_id, "confirm: before")``. With ``"confirm: before, all"`` the whole worker dies,
@@ -219,6 +229,7 @@ def _put_crash_point(verb):
                 _hang(lambda: witness.redis.sismember(f"open:{task_id}", "act"))
                 return
             if how == "all":
+                _hang(lambda: verb != "confirm" or _noted(task_id, retries=1))
                 os.killpg(os.getpgid(0), signal.SIGKILL)
             os.kill(os.getpid(), signal.SIGKILL)
 

@@ -5,7 +5,7 @@ from shop import LATE, UNIQUE, _work, app, early, late, plain_late, witness
 from support import shop_hooks
 from support.gates import Gates
 
-from celery_once_more import LockConflict, LockLost, UniqueTask, current_lock
+from celery_once_more import LockConflict, LockLost, StoreUnavailable, UniqueTask, current_lock
 
 __all__ = ["app", "early", "late", "plain_late"]  # a test gets by with this module alone
 gates = Gates(witness.redis)
@@ -22,6 +22,8 @@ def _gated(self, key, **more):
             lost = False
         except LockLost:
             lost = True
+        except StoreUnavailable:
+            lost = None
         witness.say("checked", key, n=n, lost=lost)
         return key
 

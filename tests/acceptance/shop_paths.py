@@ -53,6 +53,7 @@ def shared(self, key):
     return called(self, key)
 
 
+vars(app).pop("annotations", None)  # of an app that was used before this module was imported
 app.conf.task_annotations = {f"paths.annotated.{lock}": options for lock, options in LOCKS.items()}
 for lock, options in LOCKS.items():
     for function in (called, retried, replaced):

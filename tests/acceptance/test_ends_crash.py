@@ -9,8 +9,9 @@ import json
 
 import pytest
 from celery.exceptions import WorkerLostError
-from support import held, results
+from support import held
 from support.broker import Broker
+from support.shop_life import shop_for_a_module
 from support.waiting import eventually
 from support.worker_process import WorkerNode, WorkerProcess
 
@@ -28,15 +29,7 @@ HANDOVER = 30
 def shop(shop_env, redis_server):
     import shop
 
-    redis_server.client(0).flushall()
-    before = {name: shop.app.conf.get(name) for name in CONF}
-    shop.app.conf.update(CONF)
-    vars(shop.app).pop("_once_more_runtime", None)
-    yield shop
-    shop.app.conf.update(before)
-    vars(shop.app).pop("_once_more_runtime", None)
-    results.forget()
-    redis_server.client(0).flushall()
+    yield from shop_for_a_module(shop, redis_server, **CONF)
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +113,7 @@ def test_L06_a_retry_that_is_published_while_the_body_goes_on_starts_after_its_e
 @pytest.mark.parametrize("who", ["child", "worker"])
 @pytest.mark.parametrize("point", ["requeue: after", "confirm: before", "confirm: after"])
 def test_L06_a_crash_in_the_middle_of_a_retry_loses_nothing_that_celery_redelivers(
-    shop, worker, witness, broker, over, succeeds, key, point, who
+    shop, worker, witness, kill, over, succeeds, key, point, who
 ):
     """Until the retry is known to be in the broker both messages are good; the first to start wins, and the other one ends.
 
@@ -131,7 +124,7 @@ def test_L06_a_crash_in_the_middle_of_a_retry_loses_nothing_that_celery_redelive
     first = task.apply_async((key, "retry in a second"), task_id=key)
     eventually(lambda: witness.count("reached", key))
     if who == "worker":
-        broker.forget_sweep()
+        kill(worker)
         worker.restart()
     succeeds(first)
     over(task, runs=2)
@@ -199,7 +192,7 @@ def test_L13_the_reaper_frees_the_lock_of_a_worker_that_is_gone(shop, worker, wi
     shop.gated.delay(key)
     eventually(lambda: witness.count("start", key))
     kill(worker)
-    assert eventually(lambda: reap(shop.app).tasks.get("shop.gated")).lapsed == 1
+    assert eventually(lambda: (report := reap(shop.app)).lapsed and report).tasks["shop.gated"].lapsed == 1
     assert held.record(shop.gated, key) is None
     worker.restart()
     over(shop.gated, runs=1)

@@ -149,15 +149,14 @@ def publisher(code):
     return subprocess.run([sys.executable, "-c", f"import shop; {code}"], env=env, timeout=60).returncode
 
 
-@pytest.mark.conf(once_more_queue_lease=3)
 @pytest.mark.parametrize(
     "call", ["early.apply_async(('a',), task_id='orphan')", "app.send_task('shop.early', ('a',), task_id='orphan')"]
 )
-def test_L02_the_lock_of_a_publisher_that_died_before_it_published_ends_with_its_queue_lease(shop, witness, queue_length, call):
+def test_L02_the_reaper_frees_the_lock_of_a_publisher_that_died_before_it_published(shop, witness, queue_length, call):
     witness.redis.hset("die at", "orphan", "acquire: after")
-    code = f"shop.app.finalize(); shop.app.conf.once_more_queue_lease = 3; shop.{call}"
-    assert publisher(code) == -signal.SIGKILL
+    assert publisher(f"shop.app.finalize(); shop.{call}") == -signal.SIGKILL
     assert queue_length() == 0
-    reaped = eventually(lambda: reap(shop.app).tasks.get("shop.early"))
-    assert reaped.lapsed == 1
+    assert held.holder(shop.early, "a").task_id == "orphan"
+    reaped = eventually(lambda: (report := reap(shop.app)).orphaned and report)
+    assert {name: (counts.orphaned, counts.lapsed) for name, counts in reaped.tasks.items()} == {"shop.early": (1, 0)}
     assert_nothing_happened(shop, queue_length, "a")

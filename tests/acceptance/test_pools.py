@@ -4,9 +4,12 @@ import json
 
 import pytest
 from support import held
+from support.broker import Broker
 from support.shop_life import shop_for_a_module
 from support.waiting import eventually
 from support.worker_process import WorkerNode, WorkerProcess
+
+from celery_once_more.reaper import reap
 
 #: the keeper beats three times a second
 LEASE_S = 1
@@ -103,3 +106,26 @@ def test_a_run_that_is_terminated_frees_its_lock_when_it_has_ended(shop, worker,
         shop.open_gate(key, 1)
     eventually(lambda: held.free(task, key), what="a free lock")
     runs_again(shop, task, key)
+
+
+@pytest.mark.parametrize("name", ["ends_by", "ends_late_by"])
+@pytest.mark.parametrize("pool", ["gevent"], indirect=True, scope="module")
+def test_a_lock_that_a_cold_shutdown_of_greenlets_left_waits_only_if_its_message_is_still_there(
+    shop, redis_server, worker, key, name
+):
+    """Celery breaks off in the middle: it may acknowledge, and so lose, also what is acknowledged late, or not even that.
+
+    On a worker of its own: one in which a greenlet ended by `sys.exit` may not end at all (seen with plain tasks as well).
+    """
+    worker.container.restart()
+    task = getattr(shop, name)
+    task.delay(key, "success when told")
+    eventually(lambda: shop.witness.count("start", key))
+    worker.container.kill("SIGQUIT")
+    eventually(lambda: worker.container.status == "exited", what="the end of the worker")
+    broker = Broker(redis_server.client(0))
+    try:
+        eventually(lambda: reap(shop.app) and (held.free(task, key) or not broker.empty()),
+                   what="a free lock, or a message for which it waits")  # fmt: skip
+    finally:
+        worker.container.restart()

@@ -3,7 +3,7 @@
 import pytest
 from kombu import Exchange
 from support.broker import Broker
-from support.crossroads import Crossroads
+from support.crossroads import crossroads_on
 from support.lock_db import held
 from support.waiting import eventually
 
@@ -38,15 +38,10 @@ WAYS = {
 
 @pytest.fixture(scope="module")
 def roads(shop_env, redis_server):
-    redis_server.client(0).flushall()
-    import crossroads
-
-    roads = Crossroads(crossroads, CONF, QUEUES)
-    roads.broker, roads.locks = Broker(redis_server.client(0)), redis_server.client(2)
-    roads.start_worker("roads", concurrency=6)
-    yield roads
-    roads.close()
-    redis_server.client(0).flushall()
+    with crossroads_on(redis_server, CONF, QUEUES) as roads:
+        roads.broker, roads.locks = Broker(redis_server.client(0)), redis_server.client(2)
+        roads.start_worker("roads", concurrency=6)
+        yield roads
 
 
 @pytest.fixture(autouse=True)
@@ -160,7 +155,10 @@ def test_a_broadcast_is_one_run_and_its_copies_end(roads, key):
     with pytest.raises(DuplicateDropped):
         second.get(timeout=20)
     eventually(lambda: sum(w.logs().count(f"[{first.id}] received") for w in roads.workers) == 2, within=20)
+    eventually(lambda: sum(w.logs().count(f"[{second.id}]: lock") for w in roads.workers) == 2, within=20,
+               what="both copies dropped, while the lock is held")  # fmt: skip
     roads.over(key, first, runs=1)
     assert sum(w.logs().count(f"[{first.id}] received") for w in roads.workers) == 2, "no more copies were sent"
+    eventually(roads.broker.quiet, within=20, what="a quiet broker")  # a killed worker keeps what it has not acknowledged
     roads.workers.remove(worker)
     worker.teardown()

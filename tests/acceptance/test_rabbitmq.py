@@ -1,7 +1,7 @@
 """Locks with RabbitMQ as the broker: queues of every kind, and messages that it delays itself (a quorum queue and an ETA)."""
 
 import pytest
-from support.crossroads import Crossroads
+from support.crossroads import crossroads_on
 from support.waiting import eventually
 
 from celery_once_more import DuplicateDropped
@@ -19,15 +19,10 @@ ASTRAY = {"astray": {"exchange": "astray", "exchange_type": "topic", "routing_ke
 
 @pytest.fixture(scope="module")
 def roads(shop_env, redis_server, rabbitmq):
-    redis_server.client(0).flushall()
-    import crossroads
-
     conf = {"broker_url": rabbitmq.url, "task_queues": QUEUES | ASTRAY, "once_more_lease": 5}
-    roads = Crossroads(crossroads, conf, QUEUES)
-    roads.start_worker("rabbit", concurrency=4)
-    yield roads
-    roads.close()
-    redis_server.client(0).flushall()
+    with crossroads_on(redis_server, conf, QUEUES) as roads:
+        roads.start_worker("rabbit", concurrency=4)
+        yield roads
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
     python tests/benchmarks/run.py [--rounds N] [--quick]
 
-It starts a Redis of its own. Ratios are medians over interleaved rounds, so that they hold on a machine that does other
+It starts the servers that it needs. Ratios are medians over interleaved rounds, so that they hold on a machine that does other
 things as well; absolute times do not. Nothing here passes or fails: the tests assert counts only.
 """
 
@@ -11,6 +11,7 @@ import os
 import platform
 import subprocess
 import sys
+import tempfile
 from datetime import datetime, timezone
 from importlib.metadata import version
 from pathlib import Path
@@ -25,7 +26,7 @@ from support.redis_server import RedisServer, server_program  # noqa: E402
 PAGE = """# What it costs
 
 Written by `make bench` (`python tests/benchmarks/run.py`; `--rounds N` for more or fewer rounds, `--quick` for a look that
-writes nothing). It starts a Redis of its own on a free port and needs no other service.
+writes nothing). It starts a Redis of its own on a free port, and a PostgreSQL and a MariaDB where there are programs for them.
 
 {environment}
 
@@ -39,7 +40,9 @@ it gets, and what Python does around it weighs the most.
 
 A plain publish is `delay()` with Redis as broker and as result backend, its result let go at once. `SET NX PX` is redis-py's
 `set(…, nx=True, px=…)`, on a client with redis-py's defaults. `renew` is of one lock here; a worker renews all of its locks in
-one pipelined trip. A row without a target is for orientation.
+one pipelined trip. A reservation is `run` around a function that does nothing: two short transactions, as the INSERT and the
+UPDATE that it is compared with are in one each; PostgreSQL does not wait for the disk here. A row without a target is for
+orientation.
 """
 
 
@@ -69,6 +72,7 @@ MET = {True: "met", False: "**not met**", None: ""}
 def measure(server, lock_server, rounds, many):
     os.environ["BENCH_REDIS"] = server.url("")[:-1]
     import publishing
+    import reserving
     import store
     import working
     from bench_app import app, plain, unique
@@ -88,8 +92,11 @@ def measure(server, lock_server, rounds, many):
     rows += publishing.counted(server, lock_server, unique, plain)
     rows += working.throughput(server, lock_server, app, (unique, plain), rounds=max(3, rounds // 40), n=1000)
     rows += store.memory(lock_server, many)
-    rows += store.reaping(lock_server, apart, many // 2, 1000)
+    rows += store.reaping(lock_server, apart, 5 * many, 1000)
     rows += working.imports(max(5, rounds // 20))
+    with tempfile.TemporaryDirectory(prefix="once-more-bench-") as folder:
+        rows += reserving.reservations(folder, max(10, rounds // 4))
+        rows += reserving.crash_points(folder, max(3, rounds // 20))
     return rows
 
 

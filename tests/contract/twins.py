@@ -212,5 +212,5 @@ def _plain(answer):
         holder = answer.holder and (answer.holder.task_id, answer.holder.phase)
         return answer.verdict, holder, sorted(map(str, answer.lapsed))
     if hasattr(answer, "lapsed"):
-        return sorted(map(str, answer.lapsed)), sorted(answer.foreign), answer.kept
+        return sorted(map(str, answer.lapsed)), sorted(answer.foreign), len(answer.kept)
     return answer[0] if isinstance(answer, tuple) else answer

@@ -68,7 +68,7 @@ def test_interrupted_it_ends_what_it_started(environment, moment, number):
     assert family
     demo.send_signal(number)
     _, err = demo.communicate(timeout=30)
-    assert demo.returncode == 130
+    assert demo.returncode == 130, err
     assert "Interrupted" in err
     assert "Traceback" not in err
     eventually(lambda: not [p for p in family if p.is_running() and p.status() != psutil.STATUS_ZOMBIE], what="the end of all")
@@ -162,3 +162,24 @@ def test_plain_celery_that_does_no_worse_is_inconclusive(demo, shop, capsys):
     shop.write("plain", "evt_2", "settled", "y", 11)
     assert demo.verdict(shop) == 2
     assert "Inconclusive" in capsys.readouterr().out
+
+
+def test_an_interrupt_amid_a_finalizer_is_not_lost():
+    """Python swallows what is raised there."""
+    program = f"""
+import os, signal, sys, time
+sys.path.insert(0, {str(EXAMPLE)!r})
+import services
+services.obey_interrupts()
+class Dies:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+Dies()
+try:
+    time.sleep(60)
+except KeyboardInterrupt:
+    services.interrupted()
+    print("interrupted")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50)
+    assert done.stdout.split() == ["interrupted"], done.stderr

@@ -47,7 +47,7 @@ def project(tmp_path, clean_redis):
 
 def test_every_python_block_runs_against_a_real_worker(project):
     folder, modules, scripts = project
-    assert (modules, scripts) == (5, 5)
+    assert (modules, scripts) == (6, 5)
     env = {"PYTHONPATH": str(folder)}
     (folder / "site_settings.py").write_text(DJANGO_SETTINGS)
     worker = WorkerProcess("-c", "2", app="shop", name="readme", env=env, cwd=folder)

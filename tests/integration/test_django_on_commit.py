@@ -2,12 +2,11 @@
 
 from contextlib import suppress
 
-import django
 import pytest
 from celery.contrib.django.task import DjangoTask
-from django.conf import settings
 from django.db import connections, transaction
 from support.apps import unique
+from support.django_databases import set_up
 from support.lock_db import held
 from support.on_commit import BAD_CALLS, broker_away, ship
 
@@ -25,9 +24,7 @@ def database(request, tmp_path):
         at = request.getfixturevalue("postgres_server").where()
         one = {"ENGINE": "django.db.backends.postgresql", "NAME": at["dbname"], "USER": at["user"],
                "HOST": at["host"], "PORT": at["port"]}  # fmt: skip
-    if not settings.configured:
-        settings.configure()
-        django.setup()
+    set_up()
     before = connections.settings
     connections.settings = connections.configure_settings({"default": one, "other": dict(one)})
     run("CREATE TABLE orders (number integer)")

@@ -234,8 +234,12 @@ def test_reap_frees_what_lapsed_and_counts_it_per_task(make_app, locks, told):
     eventually(lambda: two.lock_info("a") is None, what="the end of the last queue lease, on the store's clock")
     report = reap(app)
     assert isinstance(report, ReapReport)
-    assert {name: counts.lapsed for name, counts in report.tasks.items()} == {one.name: 2, two.name: 1}
-    assert (report.lapsed, report.orphaned, report.kept, report.unreadable) == (3, 0, 0, [])
+    assert {name: (counts.lapsed, counts.kept) for name, counts in report.tasks.items()} == {
+        one.name: (2, 0),
+        two.name: (1, 0),
+        kept.name: (0, 1),
+    }
+    assert (report.lapsed, report.orphaned, report.kept, report.unreadable) == (3, 0, 1, [])
     assert len(held(locks)) == 1
     assert names(told) == ["lock_reaped"] * 3
     assert {(sender, what["task_id"], what["phase"]) for _, sender, what in told} == {

@@ -257,8 +257,11 @@ def test_an_act_whose_reply_is_lost_is_sent_again_and_answered_as_if_it_had_not_
     assert answers == ["admitted", "run", True, None, "run", "renewed", "mine"]
     assert proxy.lost == 7
     proxy.lose = 1
-    store.finish(one.at_hop(1), run="next")
+    assert store.finish(one.at_hop(1), run="next") == "freed"
     assert start(direct, one.at_hop(1), "later") == "done"
+    assert store.finish(one.at_hop(1), run="next") == "gone"  # said once more by somebody else
+    proxy.lose = 1
+    assert store.finish(ticket("never held"), run="next") == "freed"  # nobody can know better
 
 
 def test_a_server_whose_replies_are_always_lost_is_an_outage(proxy):

@@ -1,11 +1,24 @@
 """What a test of queues sees and does: publishers of ``crossroads``, its gates and its witness, its worker."""
 
 import json
+from contextlib import contextmanager
 
 from kombu import Connection
 
 from support.waiting import eventually
 from support.worker_process import WorkerProcess
+
+
+@contextmanager
+def crossroads_on(redis_server, conf, queues):
+    """Its publishers on an empty Redis, with these settings, and without a worker yet."""
+    redis_server.client(0).flushall()
+    import crossroads
+
+    roads = Crossroads(crossroads, conf, queues)
+    yield roads
+    roads.close()
+    redis_server.client(0).flushall()
 
 
 class Crossroads:
@@ -15,9 +28,10 @@ class Crossroads:
         self.witness, self.gates = module.witness, module.gates
         self.workers = []
 
-    def start_worker(self, name, concurrency=4):
-        options = ("-c", str(concurrency), "-Q", ",".join(self.queues))
-        worker = WorkerProcess(*options, app="crossroads", name=name, env={"SHOP_CONF": json.dumps(self.conf)})
+    def start_worker(self, name, *more, concurrency=4, **conf):
+        """``more`` are its options, and ``conf`` are settings over those of the publishers."""
+        options = ("-c", str(concurrency), "-Q", ",".join(self.queues), *more)
+        worker = WorkerProcess(*options, app="crossroads", name=name, env={"SHOP_CONF": json.dumps({**self.conf, **conf})})
         self.workers.append(worker)
         worker.ready()
         return worker
@@ -30,7 +44,18 @@ class Crossroads:
 
     def running(self, key, n=1):
         """Wait until run ``n`` of a key has begun."""
-        return eventually(lambda: (runs := self.runs(key)) and len(runs) >= n and runs, within=20, what=f"run {n} of {key}")
+        try:
+            return eventually(lambda: (runs := self.runs(key)) and len(runs) >= n and runs, within=20, what=f"run {n} of {key}")
+        except AssertionError as error:
+            logs = "".join(f"\n--- {worker.name}\n{worker.logs()[-8000:]}" for worker in self.workers)
+            raise AssertionError(f"{error}{logs}") from None
+
+    def acknowledged(self, call):
+        """Wait until its worker has acknowledged the message of a call that is running."""
+        look = self.app.control.inspect(timeout=2)
+        eventually(lambda: any(request["id"] == call.id and request["acknowledged"]
+                               for requests in (look.active() or {}).values() for request in requests),
+                   what=f"the acknowledgement of {call.id}")  # fmt: skip
 
     def over(self, key, *results, runs):
         """Let all runs through: each result is the key, and so many ran, never two at once."""

@@ -6,7 +6,9 @@ from celery_once_more import queues
 from celery_once_more.run import fresh_ticket
 from celery_once_more.runtime import runtime
 from celery_once_more.ticket import new_series
+from support import lock_db
 
+DAY_MS = 24 * 3600 * 1000
 UNPACK = "local raw = redis.call('GET', KEYS[1]) if not raw then return {''} end return cmsgpack.unpack(raw)"
 LAPSE = """
 local raw = redis.call('GET', KEYS[1])
@@ -52,11 +54,22 @@ def now_ms(task):
 
 def holders(task, *args, **kwargs):
     """Those whose deadline has not passed; there is one at most, or this is no ``until_executed`` lock between two runs."""
-    store, now = runtime(task.app).store, now_ms(task)
-    _, *raw = store.client.eval(UNPACK, 1, store.keys.record(digest(task, *args, **kwargs)))
+    store = runtime(task.app).store
+    return _alive(store, store.keys.record(digest(task, *args, **kwargs)), now_ms(task))
+
+
+def everyone(app):
+    """The holders of all locks of this app, lapsed ones too."""
+    store = runtime(app).store
+    records = [store.keys.record(name) for name in lock_db.held(store.client)]
+    return [holder for record in records for holder in _alive(store, record, now=0)]
+
+
+def _alive(store, record, now):
+    _, *raw = store.client.eval(UNPACK, 1, record)
     return [
         Holder(series, task_id.decode(), run.decode(), phase.decode(), until, (until - now) / 1000, max(token, 0), hops)
-        for series, task_id, run, phase, until, _stop, token, hops in raw
+        for series, task_id, run, phase, until, _stop, token, hops, *_ in raw
         if until > now
     ]
 
@@ -78,12 +91,14 @@ def lapse(task, *args, **kwargs):
     return store.client.eval(LAPSE, 2, store.keys.record(name), store.keys.due(name), name)
 
 
-def take(task, *args, **kwargs):
+def take(task, *args, running=False, **kwargs):
     """Let a call hold this lock that is never published, and so never ends; its record, as it stands."""
     store = runtime(task.app).store
     queue = queues.published_to(task.app, queues.resolve(task, args, kwargs, {}))
     ticket = fresh_ticket(task, task.once_more, args, kwargs, task_id="bystander", queue=queue, series=new_series())
-    assert store.acquire(ticket, wait_ms=24 * 3600 * 1000).verdict == "admitted"
+    assert store.acquire(ticket, wait_ms=DAY_MS).verdict == "admitted"
+    if running:
+        assert store.start(ticket, run="bystander", lease_ms=DAY_MS, redelivered=False).verdict == "run"
     return record(task, *args, **kwargs)
 
 

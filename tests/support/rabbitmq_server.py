@@ -13,12 +13,15 @@ import uuid
 from pathlib import Path
 
 import amqp
+from kombu import Connection
 
 from support.redis_server import free_port
 from support.waiting import eventually
 
 USUAL = 5672
 MANAGEMENT = 15672
+#: of all the tests that share a virtual host
+QUEUES = ("celery", "plain", "news", "more", "steady", "astray")
 #: where Debian keeps the server's own scripts: what it puts on the PATH runs as another user
 DEBIAN = Path("/usr/lib/rabbitmq/bin")
 
@@ -60,6 +63,12 @@ class Host:
     @property
     def url(self):
         return f"pyamqp://guest:guest@127.0.0.1:{self.port}/{self.name}"
+
+    def forget(self):
+        """Delete the tests' queues, with what is in them, and in the hands of workers that were killed just now."""
+        with Connection(self.url) as connection:
+            for queue in QUEUES:
+                connection.default_channel.queue_delete(queue)
 
     def start(self):
         self.make()

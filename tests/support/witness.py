@@ -24,7 +24,7 @@ class Witness:
     @contextmanager
     def run(self, key, **more):
         me = f"{os.getpid()}:{time.monotonic_ns()}"
-        others = [pid for pid in self._inside(key, me) if _alive(pid)]
+        others = [pid for pid in self._inside(key, me) if alive(pid)]
         self.say("start", key, overlaps=others, **more)
         try:
             yield
@@ -51,7 +51,7 @@ class Witness:
         return [e for e in self.events("start") if e["overlaps"]]
 
 
-def _alive(pid):
+def alive(pid):
     try:
         return psutil.Process(pid).status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
     except psutil.NoSuchProcess:

@@ -27,6 +27,22 @@ from celery_once_more import (
     signals,
 )
 from celery_once_more.reaper import ReapReport, reap
+from celery_once_more.reservations import (
+    ASSUME_DONE,
+    CANNOT_SAY,
+    NOT_DONE,
+    REFUSE,
+    REPEAT,
+    AlreadyDone,
+    Answer,
+    Busy,
+    Done,
+    OutcomeUnknown,
+    PreviouslyFailed,
+    Reservation,
+    Reservations,
+    verify,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import reveal_type
@@ -82,7 +98,7 @@ class Report(UniqueTask):
     strict_args = True
 
 
-def ask(task: UniqueTask) -> None:
+def look(task: UniqueTask) -> None:
     info: LockInfo | None = task.lock_info("evt_123", payload={})
     if info is not None:
         reveal_type(info.holder)  # -> str
@@ -139,6 +155,44 @@ def on_commit(session: Session, scoped: scoped_session[Session], asynchronous: A
     Bill().apply_async_on_commit(scoped, (1,), countdown=5)
     celery_once_more.sqlalchemy.delay_on_commit(scoped, settle, "evt_1")
     celery_once_more.sqlalchemy.apply_async_on_commit(asynchronous, settle, ("evt_1",), on_conflict="log")
+
+
+def ask(reservation: Reservation) -> Done | Answer:
+    return Done({"id": "ch_1"}) if reservation.takeovers > 1 else NOT_DONE if reservation.token else CANNOT_SAY
+
+
+def charge(reservations: Reservations, session: Session) -> None:
+    reveal_type(reservations.once(("order-lines", 42), tx=session))  # -> bool
+    try:
+        reservations.run(
+            ("charge", 42),
+            lambda r: r.headers(),
+            on_unknown=REPEAT,
+            repeat_within=timedelta(hours=24),
+            max_takeovers=3,
+            lease=60,
+            fingerprint={"amount": 5},
+            not_done=ConnectionError,
+            final=(ValueError, KeyError),
+            save=lambda tx, result: tx.add(result),
+        )
+        with reservations.reserve("mail", on_unknown=ASSUME_DONE) as reservation:
+            reveal_type(reservation)  # -> Reservation
+            reveal_type(reservation.dedup_key)  # -> str
+            reveal_type(reservation.headers())  # -> dict[str, str]
+            reservation.extend(30)
+            reservation.result = {"sent": True}
+    except Busy as exc:
+        reveal_type(exc.retry_after)  # -> float
+    except (AlreadyDone, OutcomeUnknown, PreviouslyFailed) as exc:
+        reveal_type(exc.key)  # -> str
+    reservations.run("x", str, on_unknown=verify(ask), lease=timedelta(minutes=1))
+    reservations.run("x", str, on_unknown=REFUSE)
+    for unknown in reservations.unknowns():
+        reveal_type(unknown.since)  # -> datetime.datetime
+        reservations.resolve(unknown.key, not_done=True)
+    reveal_type(Reservations.django("other").once("x"))  # -> bool
+    reveal_type(reservations.purge(older_than=timedelta(days=30), batch=100))  # -> int
 
 
 def wait(result: UniqueResult) -> str | None:

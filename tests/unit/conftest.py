@@ -16,7 +16,7 @@ class RecordingStore:
         self.answer = Answer(verdict="admitted")
         self.started = Answer(verdict="run", token=1)
 
-    def acquire(self, ticket, *, wait_ms, period_ms=0):
+    def acquire(self, ticket, *, wait_ms, period_ms=0, place=None):
         self.acts.append(("acquire", ticket, wait_ms))
         return self.answer
 

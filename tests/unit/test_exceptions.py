@@ -19,6 +19,17 @@ from celery_once_more import (
     OnceMoreError,
     StoreUnavailable,
     exceptions,
+    reservations,
+)
+from celery_once_more.reservations import (
+    AlreadyDone,
+    Busy,
+    FingerprintMismatch,
+    LostReservation,
+    OpenTransaction,
+    OutcomeUnknown,
+    PreviouslyFailed,
+    ReservationError,
 )
 
 #: error, its attributes, its sentence
@@ -45,6 +56,43 @@ ERRORS = [
         LockLost("shop.settle", "d" * 22, "it lapsed"),
         {"task": "shop.settle", "digest": "d" * 22},
         "task 'shop.settle': lock dddddddddddddddddddddd was lost: it lapsed",
+    ),
+    (ReservationError("a key must not be empty"), {}, "a key must not be empty"),
+    (
+        Busy('["charge", 42]', 12.5),
+        {"key": '["charge", 42]', "retry_after": 12.5},
+        'reservation ["charge", 42]: another attempt has it, for 12.5 s at most unless it extends its lease',
+    ),
+    (
+        AlreadyDone('["charge", 42]', {"id": "ch_1"}),
+        {"key": '["charge", 42]', "result": {"id": "ch_1"}},
+        'reservation ["charge", 42]: it is done already',
+    ),
+    (
+        OutcomeUnknown('["charge", 42]', "the far side cannot say"),
+        {"key": '["charge", 42]'},
+        'reservation ["charge", 42]: nobody knows whether it was done (the far side cannot say); find out, then resolve() it',
+    ),
+    (
+        PreviouslyFailed('["charge", 42]', "shop.CardDeclined", "no money"),
+        {"key": '["charge", 42]', "error": "shop.CardDeclined", "message": "no money"},
+        'reservation ["charge", 42]: it failed for good: shop.CardDeclined: no money',
+    ),
+    (
+        FingerprintMismatch('["charge", 42]'),
+        {"key": '["charge", 42]'},
+        'reservation ["charge", 42]: an earlier call had the same key and another fingerprint; nothing was done',
+    ),
+    (
+        LostReservation('["charge", 42]', "its lease has ended"),
+        {"key": '["charge", 42]'},
+        'reservation ["charge", 42]: this attempt has lost it (its lease has ended); nothing of its completion was written',
+    ),
+    (
+        OpenTransaction('["charge", 42]'),
+        {"key": '["charge", 42]'},
+        'reservation ["charge", 42]: this thread has a transaction open, and a rollback of it would erase the evidence of an '
+        "effect that was done; call it after the commit",
     ),
 ]
 every_error = pytest.mark.parametrize(("error", "attributes", "sentence"), ERRORS, ids=[type(row[0]).__name__ for row in ERRORS])
@@ -74,8 +122,9 @@ def test_every_public_error_is_tried_here():
 def test_every_error_has_one_root_and_is_exported():
     for error in public():
         assert issubclass(error, OnceMoreError)
-        assert getattr(celery_once_more, error.__name__) is error
-        assert error.__name__ in celery_once_more.__all__
+        home = reservations if issubclass(error, ReservationError) else celery_once_more
+        assert getattr(home, error.__name__) is error
+        assert error.__name__ in home.__all__
         assert inspect.getdoc(error)
 
 

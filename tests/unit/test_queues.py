@@ -10,7 +10,6 @@ from kombu.transport.native_delayed_delivery import calculate_routing_key
 
 from celery_once_more import queues
 from celery_once_more.run import fresh_ticket
-from celery_once_more.runtime import runtime
 
 
 def settle(event_id, payload=None):
@@ -368,14 +367,25 @@ def test_only_a_broadcast_reaches_a_fanout_queue_unless_the_broker_is_rabbitmq(a
         assert queues.straight(other, "drum")["queue"] == "drum"
 
 
-QUORUM = {"task_queues": [Queue("celery"), Queue("q", TOPICS, routing_key="q", queue_arguments={"x-queue-type": "quorum"})]}
+#: settings -> a queue's name -> whether a message that goes to it stands there, and nowhere else
+LISTS = {
+    "the default": ({}, "celery", True),
+    "declared with an exchange": (SHOP, "fast", True),
+    "its routing key": (SHOP, "shop.fast", False),
+    "never declared": ({}, "other", False),
+    "a topic's": (NEWS, "news", False),
+    "one of a broadcast's": (DRUM, "left", False),
+    "a broadcast's exchange": (DRUM, "drum", False),
+    "one of two with the same exchange and key": (
+        {"task_queues": [Queue(name, Exchange("shop"), routing_key="same") for name in ("one", "two")]},
+        "one",
+        False,
+    ),
+}
 
 
-@pytest.mark.parametrize(("broker", "conf", "delays"), [("pyamqp://", QUORUM, True), ("pyamqp://", MANY, False),
-                                                        ("redis://", QUORUM, False), ("memory://", {}, False)])  # fmt: skip
-def test_rabbitmq_delays_messages_for_an_app_with_a_quorum_queue_and_by_whole_seconds(broker, conf, delays):
-    with Celery("unit", broker=broker, set_as_current=False) as app:
-        app.conf.update(conf)
-        assert queues.delays_in_broker(app) is delays
-        held = [runtime(app).held_s(seconds) for seconds in (0, 0.4, 1.0, 7.2)]
-        assert held == ([1.0, 1.0, 1.0, 8.0] if delays else [0.05, 0.4, 1.0, 7.2])
+@pytest.mark.parametrize(("conf", "name", "one_list"), LISTS.values(), ids=LISTS)
+def test_a_message_can_be_looked_for_where_it_stands_in_one_list_only(conf, name, one_list):
+    app = Celery("unit", broker="memory://", set_as_current=False)
+    app.conf.update(conf)
+    assert queues.is_one_list(app, name) is one_list

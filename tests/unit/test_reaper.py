@@ -20,7 +20,7 @@ def lapsed(task, task_id, phase="running"):
 REAPED = Reaped(
     lapsed=[lapsed("shop.settle", "a"), lapsed("shop.settle", "b", "waiting"), lapsed("shop.ship", "c")],
     foreign=["e" * 22],
-    kept=4,
+    kept=["shop.ship"] * 4,
 )
 
 
@@ -42,7 +42,7 @@ def reaps(store):
 def test_a_report_counts_by_task(app, reaps):
     report = reap(app)
     assert report == ReapReport(
-        tasks={"shop.settle": Counts(lapsed=2), "shop.ship": Counts(lapsed=1)}, kept=4, unreadable=["e" * 22]
+        tasks={"shop.settle": Counts(lapsed=2), "shop.ship": Counts(lapsed=1, kept=4)}, unreadable=["e" * 22]
     )
     assert (report.lapsed, report.orphaned) == (3, 0)
 
@@ -62,8 +62,8 @@ def test_a_report_is_plain_json(app, reaps):
         "kept": 4,
         "unreadable": ["e" * 22],
         "tasks": {
-            "shop.settle": {"lapsed": 2, "orphaned": 0, "expired": 0},
-            "shop.ship": {"lapsed": 1, "orphaned": 0, "expired": 0},
+            "shop.settle": {"lapsed": 2, "orphaned": 0, "expired": 0, "kept": 0},
+            "shop.ship": {"lapsed": 1, "orphaned": 0, "expired": 0, "kept": 4},
         },
     }
 

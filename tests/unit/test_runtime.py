@@ -269,20 +269,6 @@ def test_a_lock_waits_for_the_queue_lease_from_the_eta_and_never_beyond_expires(
     assert of().wait_ms(options(queue_lease=100.0), eta_s, expires_s) == wait_ms
 
 
-@pytest.mark.parametrize(
-    ("seconds", "visible_s", "held_s"),
-    [(10, None, 10), (0, None, 0.05), (-0.5, None, 0.05), (0.01, None, 0.05), (10_000, None, 1800.0), (60, 40, 20.0),
-     (10, 40, 10), (30, 40, 20.0), (60, 0, 60)],
-)  # fmt: skip
-def test_a_message_is_held_back_for_no_more_than_half_the_visibility_timeout(seconds, visible_s, held_s):
-    transport = {} if visible_s is None else {"visibility_timeout": visible_s}
-    assert of(broker_transport_options=transport).held_s(seconds) == held_s
-
-
-def test_no_transport_options_at_all_are_no_obstacle():
-    assert of(broker_transport_options=None).held_s(60.0) == 60.0
-
-
 @pytest.mark.parametrize(("moment", "seconds"), [(5, 5.0), (0, 0.0), (-5, -5.0), (0.25, 0.25)])
 def test_a_number_is_seconds_from_now(moment, seconds):
     assert of().seconds_until(moment) == seconds

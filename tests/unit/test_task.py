@@ -5,6 +5,7 @@ Runs go through Celery's own tracer, as in a worker, in this process.
 
 import copy
 import pickle
+import threading
 
 import pytest
 from celery import Celery, Task, signals, states
@@ -13,7 +14,7 @@ from celery.result import AsyncResult, EagerResult
 from pydantic import BaseModel
 from support.deliveries import deliver
 
-from celery_once_more import DuplicateDropped, LockConflict, UniqueResult, UniqueTask, current_lock
+from celery_once_more import ConfigurationError, DuplicateDropped, LockConflict, UniqueResult, UniqueTask, current_lock
 from celery_once_more import signals as ours
 from celery_once_more.keeper import KeeperStep
 from celery_once_more.locks import Answer, Holder
@@ -22,6 +23,10 @@ from celery_once_more.task import KEEPER
 HOLDER = Holder(task_id="holder", phase="running", remaining_ms=1000)
 DONE = Answer(verdict="done")
 CONFLICT = Answer(verdict="conflict", holder=HOLDER)
+
+
+def does_nothing():
+    pass
 
 
 # kinds of tasks, and what a project's own classes override
@@ -427,6 +432,39 @@ def test_receivers_are_connected_once_however_many_tasks_are_bound(app):
     plain(app)
     of_class(app)
     assert receivers() == [1, 1, 1]
+
+
+def test_a_task_can_be_used_while_another_thread_is_binding_it(app):
+    """Celery says from the beginning on that it is bound."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    class Slow(UniqueTask):
+        @classmethod
+        def on_bound(cls, app):
+            begun.set()
+            go_on.wait(60)
+            super().on_bound(app)
+
+    task = app.task(base=Slow, lock="until_executed", shared=False, lazy=True)(does_nothing)._get_current_object
+    binder = threading.Thread(target=task)
+    binder.start()
+    assert begun.wait(60)
+    made = Slow.__subclasses__()[0]
+    try:
+        assert made.__bound__
+        assert made()._bound() is app
+        assert made.once_more.lock.name == "until_executed"
+    finally:
+        go_on.set()
+        binder.join(60)
+
+
+def test_a_task_with_a_wrong_option_says_so_each_time_that_it_is_used(app):
+    task = type("Wrong", (UniqueTask,), {"name": "unit.Wrong", "lock": "until_exectued", "run": lambda self: None})
+    task._app = app
+    for _ in range(2):
+        with pytest.raises(ConfigurationError, match="until_executed"):
+            task().delay()
 
 
 def test_track_started_is_ours_to_keep(app, store):

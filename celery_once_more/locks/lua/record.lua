@@ -1,9 +1,11 @@
 -- What every act shares; put before each of them. A record is msgpack of {task, holder, holder, ...}, a holder is
--- {series, task id, run, phase, until, stop, token, hops}; until, stop: ms on the server's clock, the only one there is;
--- stop: 0, or the end of the period for which the holder stays whatever becomes of its run; token: before its first run, the
--- second since which it waits, below zero; hops: messages of the series that are not known to be spent, newest first.
+-- {series, task id, run, phase, until, stop, token, hops, place, from}; until, stop: ms on the server's clock, the only one
+-- there is; stop: 0, or the end of the period for which the holder stays whatever becomes of its run; token: before its first
+-- run, the second since which it waits, below zero; hops: messages of the series that are not known to be spent, newest first;
+-- place: of one that waits, where its message can be looked for; from: the second from which it may be picked up there; nil: at
+-- once, or nowhere.
 -- Phases: W waiting, R running, F running and freed (refuses nobody), K kept until stop.
-local SERIES, ID, RUN, PHASE, UNTIL, STOP, TOKEN, HOPS = 1, 2, 3, 4, 5, 6, 7, 8
+local SERIES, ID, RUN, PHASE, UNTIL, STOP, TOKEN, HOPS, PLACE, FROM = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 local FORGET_AFTER = 3600000  -- ms that a record outlives its last deadline when nobody reaps
 
 local clock = redis.call('TIME')
@@ -91,6 +93,12 @@ local function others(rec, own, phases, publish)
     if h ~= own and among(h, phases) and not over then first, n = first or h, n + 1 end
   end
   return first, n
+end
+
+-- Say where the message of a holder that waits can be looked for, and in how many ms it may be picked up; '': nowhere.
+local function put(h, place, ms)
+  h[FROM], h[PLACE] = nil, nil
+  if place ~= '' then h[PLACE], h[FROM] = place, ms > 0 and math.ceil((now + ms) / 1000) or nil end
 end
 
 local function runs(h)

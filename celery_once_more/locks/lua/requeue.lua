@@ -3,7 +3,7 @@
 -- itself by it, and a run that was outlived is not taken for the one that put it back.
 -- KEYS  record, due, done, old
 -- ARGV  digest, task, series, task id, hop, run ('': none had started), new hop, ms to wait at most, done member, spent member,
---       end of its period (0: none)
+--       end of its period (0: none), place of the new message (''), ms until its ETA
 -- gives 'kept' or 'lost'
 local hop, run, new = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7])
 local rec = load(KEYS[1], ARGV[2])
@@ -18,6 +18,7 @@ if not own then
   rec[#rec + 1] = own
 end
 own[RUN], own[PHASE], own[UNTIL] = run, 'W', now + tonumber(ARGV[8])
+put(own, ARGV[12], tonumber(ARGV[13]))
 if own[HOPS][1] < new then table.insert(own[HOPS], 1, new) end
 save(KEYS[1], KEYS[2], ARGV[1], rec)
 return 'kept'

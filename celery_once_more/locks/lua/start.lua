@@ -47,5 +47,6 @@ elseif not has(own[HOPS], hop) then
 end
 if own[PHASE] == 'R' then lapsed[#lapsed + 1] = {own[ID], 'R'} end
 own[RUN], own[PHASE], own[UNTIL], own[TOKEN] = run, 'R', now + tonumber(ARGV[9]), next_token(KEYS[3])
+put(own, '')
 save(KEYS[1], KEYS[2], digest, rec)
 return {'run', lapsed, own[TOKEN]}
