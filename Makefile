@@ -1,6 +1,8 @@
 # Everything that a checkout needs is made here, from its own files, in virtual environments beside them.
 #   make demo    duplicates and a crash, with a real worker, beside the same on plain Celery (half a minute)
 #   make test    lint, types and every test, on the newest Celery; then real workers and stores on Celery 5.6
+#   make soak    five minutes of faults; of your choice: make soak SECONDS=60 SEED=7
+#   make matrix  every end of a call, under every lock, with both brokers and in every pool; writes docs/matrix.md (half an hour)
 #   make lint, make types, make bench, make clean
 # Another Python: make demo PYTHON=python3.12 (after `make clean`, or with VENV=.venv-312).
 # Some tests only: make test TESTS=tests/unit
@@ -10,14 +12,16 @@ VENV ?= .venv
 VENV_56 ?= .venv-56
 CELERY_56 = celery==5.6.3
 TESTS ?= tests
+#: of faults, of `make soak`
+SECONDS ?= 300
 #: test processes at once: they wait for workers most of the time
-JOBS ?= 3
+JOBS ?= 4
 
 PIP = bin/python -m pip install -qq --disable-pip-version-check
-PYTEST = bin/python -m pytest --numprocesses $(JOBS) --dist loadfile
-TESTS_56 = tests/acceptance tests/integration
+PYTEST = bin/python -m pytest --numprocesses $(JOBS) --dist loadgroup
+TESTS_56 = tests/acceptance tests/integration tests/soak
 
-.PHONY: help demo test test-56 lint types bench clean
+.PHONY: help demo test test-56 lint types bench matrix soak clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -40,8 +44,14 @@ lint: $(VENV)/.dev
 types: $(VENV)/.dev
 	$(VENV)/bin/mypy
 
+soak: $(VENV)/.dev
+	PYTHONPATH=tests $(VENV)/bin/python -m soak --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
 bench: $(VENV)/.dev
 	$(VENV)/bin/python tests/benchmarks/run.py $(ARGS)
+
+matrix: $(VENV)/.dev $(VENV_56)/.dev
+	$(VENV)/bin/python tests/matrix/run.py --also $(VENV_56)/bin/python $(ARGS)
 
 clean:
 	rm -rf $(VENV) $(VENV_56) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

