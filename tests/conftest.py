@@ -7,6 +7,10 @@ from support import mariadb_server as mariadb
 from support import postgres_server as postgres
 from support import rabbitmq_server as rabbit
 from support.redis_server import ADVICE, RedisServer, server_program
+from support.worker_process import WorkerProcess
+
+#: characters of a worker's log in the report of a test that failed beside it
+END_OF_A_LOG = 8_000
 
 
 def missing(message):
@@ -72,3 +76,12 @@ def pytest_collection_modifyitems(items):
         life = getattr(item, "callspec", None) and item.callspec.params.get("life")
         group = item.nodeid.split("::")[0] + ("".join(map(str, life)) if life else "")
         item.add_marker(pytest.mark.xdist_group(group))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport():
+    report = yield
+    if report.failed:
+        for worker in WorkerProcess.known:
+            report.sections.append((f"end of the log of worker {worker.name}", worker.logs()[-END_OF_A_LOG:]))
+    return report

@@ -44,11 +44,7 @@ class Crossroads:
 
     def running(self, key, n=1):
         """Wait until run ``n`` of a key has begun."""
-        try:
-            return eventually(lambda: (runs := self.runs(key)) and len(runs) >= n and runs, within=20, what=f"run {n} of {key}")
-        except AssertionError as error:
-            logs = "".join(f"\n--- {worker.name}\n{worker.logs()[-8000:]}" for worker in self.workers)
-            raise AssertionError(f"{error}{logs}") from None
+        return eventually(lambda: (runs := self.runs(key)) and len(runs) >= n and runs, within=20, what=f"run {n} of {key}")
 
     def acknowledged(self, call):
         """Wait until its worker has acknowledged the message of a call that is running."""

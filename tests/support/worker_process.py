@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import ClassVar
 
 import psutil
 from pytest_celery import CeleryTestWorker
@@ -18,6 +19,9 @@ READY = " ready."
 class WorkerProcess:
     """Duck-types what ``CeleryTestNode`` touches of a container."""
 
+    #: those whose log is still there, for the report of a test that fails
+    known: ClassVar[list["WorkerProcess"]] = []
+
     def __init__(self, *options, app="shop", name="worker", python=sys.executable, env=None, cwd=None):
         self.options, self.app, self.name, self.python = options, app, name, python
         self.env = {**os.environ, **(env or {})}
@@ -25,6 +29,7 @@ class WorkerProcess:
         self.starts = 0
         descriptor, self.log_path = tempfile.mkstemp(prefix=f"once-more-{name}-", suffix=".log")
         os.close(descriptor)
+        self.known.append(self)
         self.start()
 
     @property
@@ -87,6 +92,7 @@ class WorkerProcess:
 
     def teardown(self):
         self.kill_group()
+        self.known.remove(self)
         os.unlink(self.log_path)
 
     def version(self):
