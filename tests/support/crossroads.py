@@ -34,6 +34,8 @@ class Crossroads:
         worker = WorkerProcess(*options, app="crossroads", name=name, env={"SHOP_CONF": json.dumps({**self.conf, **conf})})
         self.workers.append(worker)
         worker.ready()
+        # what is sent to every worker on Redis is lost on those whose loop has not turned yet
+        eventually(lambda: self.app.control.ping([f"{name}@h"], timeout=1, limit=1), what="its answer")
         return worker
 
     def task(self, name):
