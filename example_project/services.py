@@ -53,7 +53,13 @@ def _interrupt(*_):
         signal.signal(number, signal.SIG_IGN)  # a second one must not stop the end of what was started
     signal.signal(signal.SIGALRM, _insist)
     signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
+    sys.unraisablehook = _silent_about_the_interrupt
     raise KeyboardInterrupt
+
+
+def _silent_about_the_interrupt(unraisable):
+    if not issubclass(unraisable.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(unraisable)
 
 
 def _insist(*_):

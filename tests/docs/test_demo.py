@@ -182,4 +182,4 @@ except KeyboardInterrupt:
     print("interrupted")
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50)
-    assert done.stdout.split() == ["interrupted"], done.stderr
+    assert (done.stdout.split(), done.stderr) == (["interrupted"], "")

@@ -4,50 +4,20 @@ from contextlib import suppress
 
 import pytest
 from celery.contrib.django.task import DjangoTask
-from django.db import connections, transaction
+from django.db import transaction
 from support.apps import unique
-from support.django_databases import set_up
+from support.django_databases import rows, run
 from support.lock_db import held
 from support.on_commit import BAD_CALLS, broker_away, ship
 
 from celery_once_more.django import UniqueTask
 
-pytest_plugins = ["support.app_fixtures", "support.on_commit_fixtures"]
-
-
-@pytest.fixture(params=["sqlite", "postgres"], autouse=True)
-def database(request, tmp_path):
-    """Django's connections "default" and "other", both to one database with a table ``orders``."""
-    if request.param == "sqlite":
-        one = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / "orders.sqlite3")}
-    else:
-        at = request.getfixturevalue("postgres_server").where()
-        one = {"ENGINE": "django.db.backends.postgresql", "NAME": at["dbname"], "USER": at["user"],
-               "HOST": at["host"], "PORT": at["port"]}  # fmt: skip
-    set_up()
-    before = connections.settings
-    connections.settings = connections.configure_settings({"default": one, "other": dict(one)})
-    run("CREATE TABLE orders (number integer)")
-    yield
-    run("DROP TABLE orders")
-    for alias in ("default", "other"):
-        connections[alias].close()
-        del connections[alias]
-    connections.settings = before
-
-
-def run(sql, using="default"):
-    with connections[using].cursor() as cursor:
-        cursor.execute(sql)
-        return cursor.fetchall() if cursor.description else []
+pytest_plugins = ["support.app_fixtures", "support.on_commit_fixtures", "support.django_fixtures"]
+pytestmark = pytest.mark.usefixtures("django_database")
 
 
 def add(number, using="default"):
     run(f"INSERT INTO orders VALUES ({number})", using)
-
-
-def rows(using="default"):
-    return [number for (number,) in run("SELECT number FROM orders ORDER BY number", using)]
 
 
 @pytest.fixture

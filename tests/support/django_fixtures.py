@@ -2,17 +2,12 @@
 
 import pytest
 
-from support.django_databases import databases, run
+from support.django_databases import database, databases, run
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "postgresql"])
 def django_database(request, tmp_path):
-    if request.param == "sqlite":
-        one = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / "orders.sqlite3")}
-    else:
-        at = request.getfixturevalue("postgres_server").where()
-        one = {"ENGINE": "django.db.backends.postgresql", "NAME": at["dbname"], "USER": at["user"],
-               "HOST": at["host"], "PORT": at["port"]}  # fmt: skip
+    one = database(request.param, request, tmp_path)
     with databases(default=one, other=dict(one)):
         run("CREATE TABLE orders (number integer PRIMARY KEY)")
         yield request.param
